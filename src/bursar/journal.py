@@ -1,0 +1,315 @@
+"""The append-only record of a run: every draw with its propensity, every outcome, every evaluation.
+
+One JSON object a line, each with a `kind`. A line is handed to the operating system as soon as it
+is appended, so it survives a killed process; a torn last line is cut off and reported, never fatal.
+The distribution of the draws is written when it changes, not at every step.
+"""
+
+import json
+import logging
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bursar.errors import UserError
+from bursar.policies.base import Outcome
+
+FORMAT = 1
+MOST_FULL = 64
+log = logging.getLogger(__name__)
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The first line: what the rest is about."""
+
+    kind: ClassVar[str] = "run"
+    name: str
+    tasks: list[str]
+    sizes: dict[str, int]
+    seed: int
+    decides: dict[str, Any]
+    budget: dict[str, Any]
+    format: int = FORMAT
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """The distribution of the draws from `step` on, in the order of the opening's tasks."""
+
+    kind: ClassVar[str] = "shares"
+    step: int
+    shares: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One draw and its outcome. `p` is the propensity of the draw; unmeasured signals are None."""
+
+    kind: ClassVar[str] = "step"
+    step: int
+    task: str
+    p: float
+    loss: float | None = None
+    gain: float | None = None
+    score: float | None = None
+    uncertainty: dict[str, float] | None = None
+    examples: int | None = None
+    tokens: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """What the policy believes at `step`: weights, posteriors, uncertainties, by their own names."""
+
+    kind: ClassVar[str] = "inner"
+    step: int
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a selector did at `step`: by task, the candidates offered and the examples chosen."""
+
+    kind: ClassVar[str] = "selection"
+    step: int
+    candidates: dict[str, int]
+    chosen: dict[str, int]
+    used: float
+    loss: float | None = None
+    losses: dict[str, float] | None = None
+    tokens: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round of a weighting: by task, the norm of its delta, its α, its weight after."""
+
+    kind: ClassVar[str] = "round"
+    step: int
+    norms: dict[str, float]
+    alphas: dict[str, float]
+    weights: dict[str, float]
+    dev_loss: float
+    losses: dict[str, float] = field(default_factory=dict)
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Scores and mean losses of each task on a split after `step` steps, and the run's score."""
+
+    kind: ClassVar[str] = "evaluation"
+    step: int
+    split: str
+    score: float
+    scores: dict[str, float]
+    losses: dict[str, float]
+    metrics: dict[str, dict[str, float]] = field(default_factory=dict)
+    forward: int = 0
+    backward: int = 0
+    seconds: float | None = None
+
+
+Record = Opening | Shares | Step | Inner | Selection | Round | Evaluation
+_KINDS: dict[str, type[Record]] = {
+    cls.kind: cls for cls in (Opening, Shares, Step, Inner, Selection, Round, Evaluation)
+}
+_NAMES: dict[type[Record], tuple[str, ...]] = {
+    cls: tuple(f.name for f in fields(cls)) for cls in _KINDS.values()
+}
+
+
+def _line(record: Record) -> bytes:
+    values = {"kind": record.kind}
+    for name in _NAMES[type(record)]:
+        value = getattr(record, name)
+        if value is not None:
+            values[name] = value
+    return _encode(values).encode() + b"\n"
+
+
+class Journal:
+    """Appends records to a journal file.
+
+    Make one with `create` or `resume`. `position` is where the next line will stand: a checkpoint
+    keeps it, and a resumed run goes on from there.
+
+    >>> import tempfile, bursar
+    >>> path = Path(tempfile.mkdtemp()) / "journal.jsonl"
+    >>> with Journal.create(path, Opening("demo", ["a", "b"], {}, 1, {}, {})) as journal:
+    ...     draw = bursar.Random(["a", "b"]).ask(np.random.default_rng(1))
+    ...     journal.draw(1, Outcome(draw, loss=0.7))
+    >>> [record.kind for record in read(path)]
+    ['run', 'shares', 'step']
+    """
+
+    def __init__(self, path: Path, tasks: int) -> None:
+        self.path = path
+        self._file = path.open("ab", buffering=0)
+        self._position = path.stat().st_size
+        # Beyond 64 tasks a changing distribution is written so rarely that it costs about as much
+        # as at eight tasks; each draw still carries its own propensity.
+        self._every = 1 if tasks <= MOST_FULL else math.ceil(tasks / 8)
+        self._shares: Shares | None = None
+        self._seen: NDArray[np.float64] | None = None
+
+    @classmethod
+    def create(cls, path: Path, opening: Opening) -> Self:
+        """A new journal, with its first line."""
+        journal = cls(path, len(opening.tasks))
+        journal.append(opening)
+        return journal
+
+    @classmethod
+    def resume(cls, path: Path, position: int) -> Self:
+        """The journal as it was when its next line was to stand at `position`."""
+        size = path.stat().st_size
+        if size < position:
+            raise UserError(
+                f"{path}: expected at least {position} bytes, as the checkpoint says, found {size}"
+            )
+        os.truncate(path, position)
+        tasks, shares = 0, None
+        for record in read(path):
+            if isinstance(record, Opening):
+                tasks = len(record.tasks)
+            elif isinstance(record, Shares):
+                shares = record
+        journal = cls(path, tasks)
+        journal._shares = shares
+        return journal
+
+    @property
+    def position(self) -> int:
+        """Bytes written so far."""
+        return self._position
+
+    def append(self, record: Record) -> None:
+        """Write one record; it survives a killed process from here on."""
+        self._write(_line(record))
+
+    def draw(
+        self,
+        step: int,
+        outcome: Outcome,
+        *,
+        examples: int | None = None,
+        tokens: int | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        """Write a draw with its outcome, and before it the distribution if that has changed."""
+        draw = outcome.draw
+        lines = b""
+        if draw.probabilities is not self._seen:
+            lines = self._changed(step, draw.probabilities)
+        lines += _line(
+            Step(
+                step,
+                draw.task,
+                draw.probability,
+                outcome.loss,
+                outcome.gain,
+                outcome.score,
+                dict(outcome.uncertainty) if outcome.uncertainty is not None else None,
+                examples,
+                tokens,
+                seconds,
+            )
+        )
+        self._write(lines)
+
+    def _changed(self, step: int, probabilities: NDArray[np.float64]) -> bytes:
+        if self._shares is not None and step - self._shares.step < self._every:
+            return b""
+        self._seen = probabilities
+        shares = [float(f"{p:.9g}") for p in probabilities.tolist()]
+        if self._shares is not None and shares == self._shares.shares:
+            return b""
+        self._shares = Shares(step, shares)
+        return _line(self._shares)
+
+    def _write(self, lines: bytes) -> None:
+        written = self._file.write(lines)
+        if written != len(lines):
+            raise OSError(f"{self.path}: wrote {written} of {len(lines)} bytes")
+        self._position += written
+
+    def close(self) -> None:
+        """Close the file, after asking for it to be on the disk."""
+        if not self._file.closed:
+            os.fsync(self._file.fileno())
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def read(path: Path | str) -> Iterator[Record]:
+    """The records of a journal, in order.
+
+    A torn last line is passed over and reported through `logging`; anything else that is no record
+    is an error that names the line. Fields and kinds that a later version added are passed over.
+    """
+    path = Path(path)
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        raise UserError(f"{path}: expected a journal, found no such file") from None
+    with file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith(b"\n"):
+                log.warning("%s: line %d was torn off; it is left out", path, number)
+                return
+            try:
+                values = json.loads(line)
+                record = _parse(values)
+            except (ValueError, TypeError, KeyError) as error:
+                raise UserError(f"{path}, line {number}: expected a record, {error}") from None
+            if record is not None:
+                yield record
+
+
+def _parse(values: Mapping[str, Any]) -> Record | None:
+    cls = _KINDS.get(values["kind"])
+    if cls is None:
+        return None
+    if cls is Opening and values.get("format", 0) > FORMAT:
+        raise ValueError(f"found format {values['format']}, this version reads up to {FORMAT}")
+    return cls(**{name: values[name] for name in _NAMES[cls] if name in values})
+
+
+def repair(path: Path) -> int:
+    """Cut off a torn last line, if there is one; returns how many bytes were cut."""
+    size = path.stat().st_size
+    with path.open("rb+") as file:
+        end = size
+        while end > 0:
+            start = max(0, end - 65536)
+            file.seek(start)
+            cut = file.read(end - start).rfind(b"\n")
+            if cut >= 0:
+                end = start + cut + 1
+                break
+            end = start
+        if end < size:
+            file.truncate(end)
+            log.warning("%s: cut off a torn last line of %d bytes", path, size - end)
+    return size - end
+
+
+def without_times(record: Record) -> dict[str, Any]:
+    """A record as plain values, without the wall-clock times: for comparing runs."""
+    return {k: v for k, v in asdict(record).items() if k != "seconds"} | {"kind": record.kind}

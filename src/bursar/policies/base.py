@@ -1,0 +1,202 @@
+"""The ask/tell interface that every policy stands behind."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bursar.policies.signals import Signal
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Draw:
+    """One decision: a task, and the distribution that it was drawn from.
+
+    Args:
+        task: name of the task drawn.
+        index: its place in `policy.tasks`.
+        probabilities: the distribution of the draw, shape `(tasks,)`; not to be written to.
+    """
+
+    task: str
+    index: int
+    probabilities: NDArray[np.float64]
+
+    @property
+    def probability(self) -> float:
+        """The propensity: with what probability this task was drawn."""
+        return float(self.probabilities[self.index])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """What came of a draw. A signal that was not measured is None.
+
+    Args:
+        draw: the decision.
+        loss: mean negative log-likelihood of the batch before the step.
+        gain: by how much the step lowered the loss on the same batch.
+        score: dev score of the task that the policy's `DevScore` names, after the step.
+        uncertainty: the model's uncertainty on each task, by name.
+    """
+
+    draw: Draw
+    loss: float | None = None
+    gain: float | None = None
+    score: float | None = None
+    uncertainty: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a policy may be told about the run it serves when a run file names it.
+
+    Args:
+        sizes: training examples of each task; its keys are the tasks, in order.
+        steps: the budget in optimiser steps.
+        batch: examples in a batch.
+    """
+
+    sizes: Mapping[str, int]
+    steps: int
+    batch: int
+
+    @property
+    def tasks(self) -> list[str]:
+        """The task names, in order."""
+        return list(self.sizes)
+
+
+class Policy(ABC):
+    """Says which task gets the next batch, with what probability, and learns from the outcome.
+
+    A policy costs microseconds, holds no tensors, is deterministic given its generator, and
+    serialises to JSON. A new one sets `name`, and writes `probabilities` and, if it learns, `tell`,
+    `_state` and `_load`. Call `super().tell(outcome)` first when overriding `tell`.
+
+    Args:
+        tasks: the names of the tasks, in the order of every array.
+    """
+
+    name: ClassVar[str]
+    needs: frozenset[Signal] = frozenset()
+
+    def __init__(self, tasks: Sequence[str]) -> None:
+        if isinstance(tasks, str):
+            raise ValueError(f"tasks: expected a sequence of names, found the string {tasks!r}")
+        names = list(tasks)
+        if not names:
+            raise ValueError("tasks: expected at least one name, found none")
+        if len(set(names)) != len(names):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            raise ValueError(f"tasks: expected different names, found twice: {', '.join(twice)}")
+        self._tasks = tuple(names)
+        self._drawn = np.zeros(len(names), dtype=np.int64)
+        self._cumulative_of: NDArray[np.float64] | None = None
+        self._cumulative = np.empty(0)
+
+    @classmethod
+    def for_run(cls, facts: Facts, **options: Any) -> Self:
+        """The policy that a run file means; override it when `__init__` takes more than tasks."""
+        return cls(facts.tasks, **options)
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The task names, in the order of every array."""
+        return self._tasks
+
+    @property
+    def drawn(self) -> NDArray[np.int64]:
+        """How often each task was drawn, shape `(tasks,)`."""
+        return self._drawn.copy()
+
+    @abstractmethod
+    def probabilities(self) -> NDArray[np.float64]:
+        """The distribution that the next draw comes from, shape `(tasks,)`.
+
+        Return the same array object while nothing has changed and a new one when it has: `ask`
+        keeps its cumulative sums, and the journal writes a distribution once, by that identity.
+        """
+
+    def ask(self, rng: np.random.Generator) -> Draw:
+        """Draw the task that gets the next batch."""
+        probabilities = self.probabilities()
+        if probabilities is not self._cumulative_of:
+            self._cumulative = np.cumsum(probabilities)
+            self._cumulative_of = probabilities
+        # Scaling by the last sum absorbs rounding; "right" never lands on a zero probability.
+        point = rng.random() * self._cumulative[-1]
+        index = int(self._cumulative.searchsorted(point, side="right"))
+        self._drawn[index] += 1
+        return Draw(self._tasks[index], index, probabilities)
+
+    def due(self) -> frozenset[Signal]:
+        """The signals to be measured for the outcome of the latest draw."""
+        return self.needs
+
+    def tell(self, outcome: Outcome) -> None:  # noqa: B027 (a fixed policy has nothing to learn)
+        """Learn from what came of a draw."""
+
+    def inner(self) -> dict[str, Any]:
+        """What the policy believes (weights, posteriors, uncertainties), for the journal."""
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes over time, as JSON-able values."""
+        return {"tasks": list(self._tasks), "drawn": self._drawn.tolist(), **self._state()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take up the state of a policy with the same tasks and arguments."""
+        if list(state["tasks"]) != list(self._tasks):
+            raise ValueError(
+                f"state: expected the tasks {list(self._tasks)}, found {list(state['tasks'])}"
+            )
+        self._drawn = np.array(state["drawn"], dtype=np.int64)
+        self._cumulative_of = None
+        self._load(state)
+
+    def _state(self) -> dict[str, Any]:
+        """The part of the state that is the policy's own."""
+        return {}
+
+    def _load(self, state: Mapping[str, Any]) -> None:
+        """The counterpart of `_state`."""
+
+    def __repr__(self) -> str:
+        """A table: task, share asked, times drawn, share drawn."""
+        return table(self)
+
+
+def table(policy: Policy, most: int = 20) -> str:
+    """The policy as a table that a person can read; at most `most` tasks, the largest shares."""
+    shares = policy.probabilities()
+    drawn = policy.drawn
+    total = max(1, int(drawn.sum()))
+    order = sorted(range(len(shares)), key=lambda k: -shares[k])[:most]
+    rows = [
+        (policy.tasks[k], f"{shares[k]:.4f}", f"{drawn[k]}", f"{drawn[k] / total:.4f}")
+        for k in sorted(order)
+    ]
+    head = ("task", "share", "drawn", "share drawn")
+    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(4)]
+    lines = [
+        "  ".join([row[0].ljust(widths[0]), *(row[c].rjust(widths[c]) for c in (1, 2, 3))])
+        for row in [head, *rows]
+    ]
+    if len(shares) > most:
+        lines.append(f"... and {len(shares) - most} more tasks")
+    return "\n".join([type(policy).__name__, *lines])
+
+
+def distribution(weights: NDArray[np.float64], what: str) -> NDArray[np.float64]:
+    """Weights made to sum to one, as a read-only array; refuses what is no distribution."""
+    if not np.all(np.isfinite(weights)) or np.any(weights < 0) or weights.sum() <= 0:
+        raise ValueError(
+            f"{what}: expected finite numbers, none below 0 and not all 0, found {weights.tolist()}"
+        )
+    probabilities = weights / weights.sum()
+    probabilities.flags.writeable = False
+    return probabilities

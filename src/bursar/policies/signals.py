@@ -1,0 +1,53 @@
+"""What a policy can ask to have measured, each with its price.
+
+A policy lists its signals in `needs`; the trainer measures those and nothing else. `due` narrows
+them down to the coming outcome, for signals that are too dear to be measured at every step.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Signal:
+    """A measurement with a price."""
+
+
+@dataclass(frozen=True)
+class Loss(Signal):
+    """The training loss of the batch: free."""
+
+
+@dataclass(frozen=True)
+class Gain(Signal):
+    """The fall of the loss on the same batch through the step: one extra forward pass."""
+
+
+@dataclass(frozen=True)
+class DevScore(Signal):
+    """The dev score of one task after the step: an evaluation of that task.
+
+    Args:
+        task: whose dev set is evaluated.
+        examples: how many of its dev examples are used, the same ones each time; all if None.
+    """
+
+    task: str
+    examples: int | None = None
+
+
+@dataclass(frozen=True)
+class Uncertainty(Signal):
+    """The model's uncertainty on each task: Monte-Carlo dropout passes over the dev sets.
+
+    Args:
+        passes: dropout masks, each shared by all examples of a pass.
+        examples: how many dev examples of each task are used, the same ones each time; all if None.
+        score: `bald` is the mean mutual information of single examples, `batch_bald` the joint
+            one over small groups, `entropy` the predictive entropy, `legacy` the score that the
+            authors' code computed.
+    """
+
+    passes: int = 8
+    examples: int | None = None
+    score: Literal["bald", "batch_bald", "entropy", "legacy"] = "bald"
