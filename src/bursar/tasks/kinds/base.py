@@ -1,0 +1,101 @@
+"""What every kind of task knows: its columns, its head, its loss, its predictions."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bursar.tasks.rows import Row
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bursar.tasks.encoding import Encoded
+    from bursar.tasks.tokenizer import Tokenizer
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """A chunk of encoded items, ready to be stored.
+
+    An item is what a batch is made of: a row, or a window of a long one. It has one sequence, or
+    several (the choices of a `choose` task).
+
+    Args:
+        dense: by name, arrays whose first axis is the items.
+        ragged: by name, an array for each sequence.
+        sequences: how many sequences each item has; one each if None.
+    """
+
+    dense: Mapping[str, Array]
+    ragged: Mapping[str, Sequence[Array]] = field(default_factory=dict)
+    sequences: Sequence[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Predictions beside what was expected, as the metrics take them."""
+
+    predicted: Sequence[Any]
+    expected: Sequence[Any]
+    groups: Sequence[Any] | None = None
+
+
+class Kind(ABC):
+    """What a task's rows become, and what its outputs mean.
+
+    A kind is a small frozen dataclass. `reads` says what its head sees: the pooled vector of a
+    sequence or every token; `width` how many numbers the head gives for each.
+    """
+
+    name: ClassVar[str]
+    reads: ClassVar[Literal["pooled", "tokens"]] = "pooled"
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """How many outputs the head has."""
+
+    @abstractmethod
+    def encode(self, rows: Sequence[Row], tokenizer: "Tokenizer | None", where: str) -> Columns:
+        """Rows as columns; a complaint names `where` and the row's `at`."""
+
+    def fit(self, train: "Encoded") -> Self:
+        """The kind with what it has to learn from the training split before training starts."""
+        return self
+
+    @abstractmethod
+    def loss(self, logits: "Tensor", batch: Mapping[str, "Tensor"]) -> "Tensor":
+        """Mean negative log-likelihood of a batch, in nats."""
+
+    @abstractmethod
+    def distribution(self, logits: "Tensor", batch: Mapping[str, "Tensor"]) -> "Tensor":
+        """The predictive distribution, shape `(examples, classes)`.
+
+        A regression gives its means in units of the label's spread, shape `(examples, 1)`.
+        """
+
+    @abstractmethod
+    def predictions(self, logits: "Tensor", batch: Mapping[str, "Tensor"]) -> list[Any]:
+        """One raw prediction an item; `score` and `answers` know what to make of them."""
+
+    @abstractmethod
+    def scored(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> Scored:
+        """Raw predictions of all items of a split, in order, beside what was expected."""
+
+    @abstractmethod
+    def answers(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> list[Any]:
+        """Raw predictions as the user reads them, one for each row: label names, numbers, texts."""
+
+    @abstractmethod
+    def baseline(self, train: "Encoded", split: "Encoded", rows: Iterator[Row]) -> Scored:
+        """What predicting without looking earns: the majority class, the mean."""
+
+    @abstractmethod
+    def spec(self) -> dict[str, Any]:
+        """The kind as JSON-able values, for a saved model; `kinds.from_spec` reads it."""
