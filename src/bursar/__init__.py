@@ -1,5 +1,27 @@
 """Bursar spends a training budget across tasks."""
 
-from bursar.policies import Draw, Outcome, Policy, Random
+from bursar.policies import (
+    Annealed,
+    Cycle,
+    Draw,
+    Fixed,
+    Outcome,
+    Policy,
+    Random,
+    Schedule,
+    TaskSize,
+    Temperature,
+)
 
-__all__ = ["Draw", "Outcome", "Policy", "Random"]
+__all__ = [
+    "Annealed",
+    "Cycle",
+    "Draw",
+    "Fixed",
+    "Outcome",
+    "Policy",
+    "Random",
+    "Schedule",
+    "TaskSize",
+    "Temperature",
+]

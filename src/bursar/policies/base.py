@@ -3,12 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bursar.policies.signals import Signal
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,13 +97,14 @@ class Policy(ABC):
             raise ValueError(f"tasks: expected different names, found twice: {', '.join(twice)}")
         self._tasks = tuple(names)
         self._drawn = np.zeros(len(names), dtype=np.int64)
+        self._draws = 0
         self._cumulative_of: NDArray[np.float64] | None = None
         self._cumulative = np.empty(0)
 
     @classmethod
-    def for_run(cls, facts: Facts, **options: Any) -> Self:
-        """The policy that a run file means; override it when `__init__` takes more than tasks."""
-        return cls(facts.tasks, **options)
+    def for_run(cls, facts: Facts, *more: Any, **options: Any) -> Self:
+        """The policy that a run file means; override it where `__init__` does not take tasks."""
+        return cls(facts.tasks, *more, **options)
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -112,6 +115,11 @@ class Policy(ABC):
     def drawn(self) -> NDArray[np.int64]:
         """How often each task was drawn, shape `(tasks,)`."""
         return self._drawn.copy()
+
+    @property
+    def draws(self) -> int:
+        """How many draws there were so far."""
+        return self._draws
 
     @abstractmethod
     def probabilities(self) -> NDArray[np.float64]:
@@ -124,14 +132,19 @@ class Policy(ABC):
     def ask(self, rng: np.random.Generator) -> Draw:
         """Draw the task that gets the next batch."""
         probabilities = self.probabilities()
+        index = self._choose(probabilities, rng)
+        self._drawn[index] += 1
+        self._draws += 1
+        return Draw(self._tasks[index], index, probabilities)
+
+    def _choose(self, probabilities: NDArray[np.float64], rng: np.random.Generator) -> int:
+        """A task's place, drawn from this distribution."""
         if probabilities is not self._cumulative_of:
             self._cumulative = np.cumsum(probabilities)
             self._cumulative_of = probabilities
         # Scaling by the last sum absorbs rounding; "right" never lands on a zero probability.
         point = rng.random() * self._cumulative[-1]
-        index = int(self._cumulative.searchsorted(point, side="right"))
-        self._drawn[index] += 1
-        return Draw(self._tasks[index], index, probabilities)
+        return int(self._cumulative.searchsorted(point, side="right"))
 
     def due(self) -> frozenset[Signal]:
         """The signals to be measured for the outcome of the latest draw."""
@@ -155,6 +168,7 @@ class Policy(ABC):
                 f"state: expected the tasks {list(self._tasks)}, found {list(state['tasks'])}"
             )
         self._drawn = np.array(state["drawn"], dtype=np.int64)
+        self._draws = int(self._drawn.sum())
         self._cumulative_of = None
         self._load(state)
 
@@ -162,12 +176,29 @@ class Policy(ABC):
         """The part of the state that is the policy's own."""
         return {}
 
-    def _load(self, state: Mapping[str, Any]) -> None:
+    def _load(self, state: Mapping[str, Any]) -> None:  # noqa: B027 (a fixed policy has no state)
         """The counterpart of `_state`."""
 
     def __repr__(self) -> str:
         """A table: task, share asked, times drawn, share drawn."""
         return table(self)
+
+
+class Constant(Policy):
+    """A policy whose distribution never changes.
+
+    Args:
+        weights: by task, what its probability is proportional to.
+    """
+
+    def __init__(self, weights: Mapping[str, float]) -> None:
+        super().__init__(list(weights))
+        values = np.array(list(weights.values()), dtype=np.float64)
+        self._probabilities = distribution(values, type(self).name)
+
+    def probabilities(self) -> NDArray[np.float64]:
+        """The same distribution at every draw."""
+        return self._probabilities
 
 
 def table(policy: Policy, most: int = 20) -> str:
@@ -197,6 +228,21 @@ def distribution(weights: NDArray[np.float64], what: str) -> NDArray[np.float64]
         raise ValueError(
             f"{what}: expected finite numbers, none below 0 and not all 0, found {weights.tolist()}"
         )
-    probabilities = weights / weights.sum()
+    probabilities: NDArray[np.float64] = weights / weights.sum()
     probabilities.flags.writeable = False
     return probabilities
+
+
+def checked_sizes(sizes: Mapping[str, int]) -> dict[str, int]:
+    """Training-set sizes as given; refuses a task without examples."""
+    for task, size in sizes.items():
+        if not size > 0:
+            raise ValueError(f"sizes, {task}: expected a number above 0, found {size}")
+    return dict(sizes)
+
+
+def in_order(values: Mapping[str, T], tasks: Sequence[str], what: str) -> dict[str, T]:
+    """What a run file says by task name, in the order of the run's tasks."""
+    if not isinstance(values, Mapping) or set(values) != set(tasks):
+        raise ValueError(f"{what}: expected a value for each of {list(tasks)}, found {values}")
+    return {task: values[task] for task in tasks}

@@ -1,0 +1,70 @@
+"""A distribution that changes by plan."""
+
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bursar.policies.base import Facts, Policy, distribution, in_order
+
+
+class Schedule(Policy):
+    """Draws from a planned course of distributions, one for each phase of the run.
+
+    A counterfactual policy that may depend on time, where Glover and Hokamp (2019) learn one
+    distribution for the whole run. The phases are of equal length. At the centre of a phase its
+    distribution is drawn from; between centres the two neighbours are mixed linearly, and before
+    the first and after the last centre nothing changes.
+
+    Args:
+        phases: for each phase, by task, its probability; together 1, within 1e-6.
+        steps: how many draws all phases take together.
+
+    >>> from bursar.rng import stream
+    >>> policy = Schedule([{"cola": 1.0, "rte": 0.0}, {"cola": 0.0, "rte": 1.0}], steps=4)
+    >>> rng = stream(1, "draws")
+    >>> [round(float(policy.ask(rng).probabilities[1]), 2) for _ in range(5)]
+    [0.0, 0.0, 0.5, 1.0, 1.0]
+    """
+
+    name = "schedule"
+
+    def __init__(self, phases: Sequence[Mapping[str, float]], steps: int) -> None:
+        if not phases:
+            raise ValueError("phases: expected at least one, found none")
+        super().__init__(list(phases[0]))
+        if steps < 1:
+            raise ValueError(f"steps: expected at least 1, found {steps}")
+        self._phases = np.stack([self._phase(phase, i) for i, phase in enumerate(phases)])
+        self._steps = steps
+        self._position = -1.0
+        self._probabilities = np.empty(0)
+
+    @classmethod
+    def for_run(
+        cls, facts: Facts, phases: Sequence[Mapping[str, float]], steps: int | None = None
+    ) -> Self:
+        """Takes a probability for each task of the run in each phase, and the run's budget."""
+        ordered = [in_order(p, facts.tasks, f"phases[{i}]") for i, p in enumerate(phases)]
+        return cls(ordered, facts.steps if steps is None else steps)
+
+    def _phase(self, phase: Mapping[str, float], i: int) -> NDArray[np.float64]:
+        values = list(in_order(phase, self.tasks, f"phases[{i}]").values())
+        if not abs(sum(values) - 1) <= 1e-6:
+            raise ValueError(f"phases[{i}]: expected a sum of 1, found {sum(values)}")
+        return distribution(np.array(values, dtype=np.float64), f"phases[{i}]")
+
+    def probabilities(self) -> NDArray[np.float64]:
+        """The mixture of the two phases whose centres are nearest."""
+        # Measured in phases from the first centre, which lies half a phase after the start.
+        position = self.draws / self._steps * len(self._phases) - 0.5
+        position = min(max(position, 0.0), len(self._phases) - 1.0)
+        if position != self._position:
+            self._position = position
+            before = min(int(position), max(0, len(self._phases) - 2))
+            share = position - before
+            after = min(before + 1, len(self._phases) - 1)
+            mixed = (1 - share) * self._phases[before] + share * self._phases[after]
+            self._probabilities = distribution(mixed, "phases")
+        return self._probabilities

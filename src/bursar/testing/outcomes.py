@@ -1,0 +1,37 @@
+"""Outcomes without a training: what a policy would be told, and what it should never be told."""
+
+import numpy as np
+
+from bursar.policies.base import Draw, Outcome, Policy
+from bursar.policies.signals import DevScore, Gain, Uncertainty
+
+_NO_NUMBERS = (None, float("nan"), float("inf"), float("-inf"), 1.7e308, -1.7e308, -1.0, 0.0)
+
+
+def outcome_of(policy: Policy, draw: Draw, rng: np.random.Generator) -> Outcome:
+    """A plausible outcome of the latest draw, with the signals that the policy has due.
+
+    >>> import bursar
+    >>> rng = np.random.default_rng(1)
+    >>> policy = bursar.Random(["a", "b"])
+    >>> outcome_of(policy, policy.ask(rng), rng).gain is None
+    True
+    """
+    due = {type(signal) for signal in policy.due()}
+    return Outcome(
+        draw,
+        loss=float(rng.exponential()),
+        gain=float(rng.normal(0.02, 0.1)) if Gain in due else None,
+        score=float(rng.random()) if DevScore in due else None,
+        uncertainty=(
+            {task: float(rng.random()) for task in policy.tasks} if Uncertainty in due else None
+        ),
+    )
+
+
+def garbage(policy: Policy, draw: Draw, rng: np.random.Generator) -> Outcome:
+    """An outcome that no policy should believe: absent, infinite or not numbers at all."""
+    loss, gain, score, doubt = (_NO_NUMBERS[i] for i in rng.integers(len(_NO_NUMBERS), size=4))
+    task = str(rng.choice([*policy.tasks, "no such task"]))
+    uncertainty = {} if doubt is None else {task: doubt}
+    return Outcome(draw, loss, gain, score, uncertainty if rng.random() < 0.8 else None)

@@ -1,0 +1,64 @@
+"""Every policy of the library passes the suite that it ships."""
+
+from bursar import Annealed, Cycle, Fixed, Random, Schedule, TaskSize, Temperature
+from bursar.policies import POLICIES
+from bursar.testing import PolicyConformance
+
+
+def sizes(tasks):
+    return {task: 10 * (i + 1) ** 2 for i, task in enumerate(tasks)}
+
+
+def shares(tasks):
+    total = sum(sizes(tasks).values())
+    return {task: size / total for task, size in sizes(tasks).items()}
+
+
+def shares_without_the_first(tasks):
+    if len(tasks) == 1:
+        return {tasks[0]: 1.0}
+    return {tasks[0]: 0.0, **shares(tasks[1:])}
+
+
+class TestRandom(PolicyConformance):
+    def make(self, tasks):
+        return Random(tasks)
+
+
+class TestTaskSize(PolicyConformance):
+    def make(self, tasks):
+        return TaskSize(sizes(tasks))
+
+
+class TestTemperature(PolicyConformance):
+    def make(self, tasks):
+        return Temperature(sizes(tasks), temperature=2.0, cap=90)
+
+
+class TestAnnealed(PolicyConformance):
+    def make(self, tasks):
+        return Annealed(sizes(tasks), epochs=5, steps_per_epoch=7)
+
+
+class TestFixed(PolicyConformance):
+    def make(self, tasks):
+        return Fixed(shares_without_the_first(tasks))
+
+
+class TestCycle(PolicyConformance):
+    def make(self, tasks):
+        return Cycle({task: i % 3 for i, task in enumerate(tasks, 1)})
+
+
+class TestSchedule(PolicyConformance):
+    def make(self, tasks):
+        return Schedule([shares_without_the_first(tasks), shares(tasks)], steps=50)
+
+
+def test_every_policy_of_the_library_is_held_to_it():
+    held = {name.removeprefix("Test") for name in globals() if name.startswith("Test")}
+    assert {policy.__name__ for policy in POLICIES} <= held
+
+
+def test_names_are_different():
+    assert len({policy.name for policy in POLICIES}) == len(POLICIES)

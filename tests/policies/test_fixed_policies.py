@@ -1,0 +1,144 @@
+"""The policies whose distribution is known before the run starts."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bursar import Annealed, Cycle, Fixed, Random, Schedule, TaskSize, Temperature
+from bursar.policies import Facts
+from bursar.rng import stream
+
+SIZES = {"mnli": 393_000, "rte": 2_500, "wnli": 634}
+FACTS = Facts(sizes=SIZES, steps=1000, batch=16)
+sizes = st.dictionaries(
+    st.text("abcdef", min_size=1, max_size=3), st.integers(1, 10**7), min_size=1, max_size=8
+)
+quick = settings(derandomize=True, deadline=None, max_examples=50)
+
+
+def drawn(policy, steps, seed=1):
+    rng = stream(seed, "draws")
+    return [policy.ask(rng).task for _ in range(steps)]
+
+
+@quick
+@given(sizes, st.floats(0.2, 20), st.none() | st.integers(1, 10**7))
+def test_temperature_is_the_formula(sizes, temperature, cap):
+    weights = [min(n, cap if cap is not None else n) ** (1 / temperature) for n in sizes.values()]
+    expected = [w / sum(weights) for w in weights]
+    policy = Temperature(sizes, temperature, cap)
+    assert policy.probabilities() == pytest.approx(expected, rel=1e-9)
+
+
+@quick
+@given(sizes)
+def test_temperature_lies_between_task_size_and_random(sizes):
+    size = TaskSize(sizes).probabilities()
+    assert Temperature(sizes, 1).probabilities() == pytest.approx(size)
+    uniform = Random(list(sizes)).probabilities()
+    assert Temperature(sizes, 1e9).probabilities() == pytest.approx(uniform)
+
+
+def test_task_size_is_the_share_of_the_examples():
+    total = 393_000 + 2_500 + 634
+    assert TaskSize(SIZES).probabilities() == pytest.approx(
+        [393_000 / total, 2_500 / total, 634 / total]
+    )
+
+
+def test_annealed_follows_the_exponent_of_its_epoch():
+    policy, rng = Annealed(SIZES, epochs=5, steps_per_epoch=3), stream(1, "draws")
+    for step in range(20):
+        epoch = min(step // 3 + 1, 5)
+        weights = [n ** (1 - 0.8 * (epoch - 1) / 4) for n in SIZES.values()]
+        assert policy.probabilities() == pytest.approx([w / sum(weights) for w in weights])
+        policy.ask(rng)
+
+
+def test_one_epoch_is_task_size():
+    policy = Annealed(SIZES, epochs=1, steps_per_epoch=2)
+    drawn(policy, 5)
+    assert policy.probabilities() == pytest.approx(TaskSize(SIZES).probabilities())
+
+
+def test_annealed_spreads_its_epochs_over_the_run():
+    policy = Annealed.for_run(FACTS, epochs=4)
+    drawn(policy, 999)
+    assert policy.epoch == 4
+    assert Annealed.for_run(FACTS, epochs=4, steps_per_epoch=9999).epoch == 1
+
+
+def test_cycle_gives_each_task_its_batches_in_turn():
+    assert drawn(Cycle({"a": 2, "b": 0, "c": 3}), 12) == list("aacccaacccaa")
+    assert drawn(Cycle({"a": 0, "b": 1}), 3) == ["b", "b", "b"]
+
+
+def test_cycle_tells_which_task_is_next():
+    policy = Cycle({"a": 1, "b": 1})
+    assert policy.probabilities().tolist() == [1.0, 0.0]
+    drawn(policy, 1)
+    assert policy.probabilities().tolist() == [0.0, 1.0]
+
+
+def test_schedule_interpolates_between_the_centres_of_its_phases():
+    first, second, third = [0.8, 0.2], [0.5, 0.5], [0.0, 1.0]
+    phases = [dict(zip("ab", p, strict=True)) for p in (first, second, third)]
+    policy, rng = Schedule(phases, steps=60), stream(1, "draws")
+    course = np.array([policy.ask(rng).probabilities for _ in range(70)])
+    assert course[:11] == pytest.approx(np.tile(first, (11, 1)))
+    assert course[20] == pytest.approx([0.65, 0.35])
+    assert course[30] == pytest.approx(second)
+    assert course[35] == pytest.approx([0.375, 0.625])
+    assert course[50:] == pytest.approx(np.tile(third, (20, 1)))
+
+
+def test_a_schedule_of_one_phase_is_fixed():
+    policy = Schedule([{"a": 0.3, "b": 0.7}], steps=10)
+    drawn(policy, 20)
+    assert policy.probabilities() == pytest.approx([0.3, 0.7])
+
+
+def test_a_constant_policy_returns_the_same_array():
+    for policy in (Random(["a", "b"]), TaskSize(SIZES), Fixed({"a": 0.5, "b": 0.5})):
+        before = policy.probabilities()
+        drawn(policy, 5)
+        assert policy.probabilities() is before
+        assert not before.flags.writeable
+
+
+def test_a_run_gives_what_a_policy_has_to_know():
+    shares = {"wnli": 0.5, "mnli": 0.25, "rte": 0.25}
+    assert Fixed.for_run(FACTS, probabilities=shares).probabilities().tolist() == [0.25, 0.25, 0.5]
+    assert Cycle.for_run(FACTS, ratio={"wnli": 1, "rte": 0, "mnli": 0}).tasks == tuple(SIZES)
+    assert TaskSize.for_run(FACTS).tasks == tuple(SIZES)
+    assert Temperature.for_run(FACTS, temperature=2, cap=3).tasks == tuple(SIZES)
+    assert Schedule.for_run(FACTS, phases=[shares]).probabilities()[2] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Random([]), "tasks: expected at least one name"),
+        (lambda: Random(["a", "a"]), "found twice: a"),
+        (lambda: Random("ab"), "the string 'ab'"),
+        (lambda: TaskSize({"a": 0}), "sizes, a: expected a number above 0, found 0"),
+        (lambda: Temperature({"a": 1}, 0), "temperature: expected a number above 0, found 0"),
+        (lambda: Temperature({"a": 1}, 1, cap=0), "cap: expected a number above 0"),
+        (lambda: Annealed({"a": 1}, 0), "epochs, steps_per_epoch"),
+        (lambda: Fixed({"a": 0.5, "b": 0.4}), "probabilities: expected a sum of 1, found 0.9"),
+        (lambda: Fixed({"a": 1.5, "b": -0.5}), "none below 0"),
+        (lambda: Fixed({"a": float("nan")}), "expected a sum of 1, found nan"),
+        (lambda: Fixed.for_run(FACTS, probabilities={"mnli": 1.0}), "expected a value for each of"),
+        (lambda: Cycle({"a": 0}), "ratio: expected whole numbers"),
+        (lambda: Cycle({"a": 1.5}), "ratio: expected whole numbers"),
+        (lambda: Cycle({"a": -1, "b": 2}), "ratio: expected whole numbers"),
+        (lambda: Schedule([], 5), "phases: expected at least one"),
+        (lambda: Schedule([{"a": 1.0}, {"b": 1.0}], 5), r"phases\[1\]: expected a value for each"),
+        (lambda: Schedule([{"a": 0.4}], 5), r"phases\[0\]: expected a sum of 1"),
+        (lambda: Schedule([{"a": 1.0}], 0), "steps: expected at least 1"),
+    ],
+)
+def test_a_mistake_is_named(make, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        make()
