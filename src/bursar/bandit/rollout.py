@@ -1,0 +1,105 @@
+"""One policy in one bandit, and what it left behind."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bursar.bandit.environment import Environment
+from bursar.policies.base import Draw, Outcome, Policy
+from bursar.policies.signals import DevScore, Uncertainty
+
+#: A score below this counts as this when its negative log-likelihood is taken.
+FLOOR = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Rollout:
+    """The history of one simulated training: all that an off-policy log is made of.
+
+    Args:
+        tasks: the arms' names.
+        actions: the arm pulled at each step, shape `(steps,)`.
+        probabilities: the distribution of each draw, shape `(steps, tasks)`.
+        losses: the pulled arm's negative log-likelihood before the pull, shape `(steps,)`.
+        gains: by how much the step lowered it, shape `(steps,)`.
+        scores: every arm's score after each step, shape `(steps, tasks)`.
+    """
+
+    tasks: tuple[str, ...]
+    actions: NDArray[np.int64]
+    probabilities: NDArray[np.float64]
+    losses: NDArray[np.float64]
+    gains: NDArray[np.float64]
+    scores: NDArray[np.float64]
+
+    @property
+    def curve(self) -> NDArray[np.float64]:
+        """The mean score of all arms after each step, shape `(steps,)`."""
+        curve: NDArray[np.float64] = self.scores.mean(axis=1)
+        return curve
+
+    @property
+    def final(self) -> float:
+        """The mean score of all arms at the end."""
+        return float(self.scores[-1].mean())
+
+
+def simulate(
+    policy: Policy, environment: Environment, steps: int, rng: np.random.Generator
+) -> Rollout:
+    """Let a policy spend `steps` pulls, by ask and tell, as it would in a training.
+
+    An arm's score stands for the likelihood of a batch of its task, so the loss is -log(score).
+    A dev score is the score of the arm it names; an uncertainty is 1 - score.
+
+    >>> import bursar
+    >>> from bursar.rng import stream
+    >>> environment = Environment.random(arms=4, steps=200, rng=stream(1, "environment"))
+    >>> rollout = simulate(bursar.Random(environment.tasks), environment, 200, stream(1, "draws"))
+    >>> rollout.probabilities.shape, rollout.probabilities[0].tolist()
+    ((200, 4), [0.25, 0.25, 0.25, 0.25])
+    >>> 0.3 < rollout.final < 1
+    True
+    """
+    if policy.tasks != environment.tasks:
+        raise ValueError(f"policy: expected the tasks {environment.tasks}, found {policy.tasks}")
+    arms = len(environment.tasks)
+    history = Rollout(
+        environment.tasks,
+        actions=np.empty(steps, dtype=np.int64),
+        probabilities=np.empty((steps, arms)),
+        losses=np.empty(steps),
+        gains=np.empty(steps),
+        scores=np.empty((steps, arms)),
+    )
+    scores = np.zeros(arms)
+    for step in range(steps):
+        draw = policy.ask(rng)
+        before, scores = scores, environment.after(scores, draw.index)
+        outcome = _outcome(policy, draw, before, scores)
+        policy.tell(outcome)
+        history.actions[step] = draw.index
+        history.probabilities[step] = draw.probabilities
+        history.losses[step] = outcome.loss
+        history.gains[step] = outcome.gain
+        history.scores[step] = scores
+    return history
+
+
+def _outcome(
+    policy: Policy, draw: Draw, before: NDArray[np.float64], after: NDArray[np.float64]
+) -> Outcome:
+    loss = _nll(before[draw.index])
+    score, uncertainty = None, None
+    for signal in policy.due():
+        if isinstance(signal, DevScore):
+            score = float(after[policy.tasks.index(signal.task)])
+        elif isinstance(signal, Uncertainty):
+            uncertainty = dict(zip(policy.tasks, (1 - after).tolist(), strict=True))
+    return Outcome(draw, loss, loss - _nll(after[draw.index]), score, uncertainty)
+
+
+def _nll(score: float) -> float:
+    return -math.log(max(score, FLOOR))
