@@ -1,0 +1,66 @@
+"""The tasks that have names of their own, each a few declarative lines."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bursar.errors import unknown
+from bursar.tasks.catalogue.digits import DIGITS
+from bursar.tasks.catalogue.entry import Entry, plain
+from bursar.tasks.catalogue.glue import GLUE
+from bursar.tasks.task import Task
+
+__all__ = ["Listed", "find", "listing"]
+
+ENTRIES: tuple[Entry, ...] = (*DIGITS, *GLUE)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A line of `bursar tasks`.
+
+    Args:
+        name: how run files call the task.
+        kind: the name of its kind.
+        metrics: the names of its metrics.
+        found: by split, the file that was found; `built in` where none is needed.
+    """
+
+    name: str
+    kind: str
+    metrics: tuple[str, ...]
+    found: Mapping[str, str]
+
+
+def find(name: str, data: Path | None = None) -> Task:
+    """The task of this name.
+
+    Args:
+        name: for example `glue/rte` or `digits/left`, in any letter case.
+        data: the folder that holds the official folders; None takes that of the environment
+            variable `BURSAR_DATA`.
+
+    >>> find("digits/left").kind.labels
+    ('0', '1', '2', '3', '4', '5', '6', '7', '8', '9')
+    """
+    entries = {plain(entry.name): entry for entry in ENTRIES}
+    if plain(name) not in entries:
+        raise unknown("task", name, (entry.name for entry in ENTRIES))
+    return entries[plain(name)].task(_root(data))
+
+
+def listing(data: Path | None = None) -> list[Listed]:
+    """Every task of the catalogue, with what was found on disk."""
+    root = _root(data)
+    return [_listed(entry, root) for entry in ENTRIES]
+
+
+def _listed(entry: Entry, root: Path | None) -> Listed:
+    metrics = tuple(metric.name for metric in entry.metrics)
+    return Listed(entry.name, entry.kind.name, metrics, entry.found(root))
+
+
+def _root(data: Path | None) -> Path | None:
+    named = data or os.environ.get("BURSAR_DATA")
+    return Path(named) if named else None

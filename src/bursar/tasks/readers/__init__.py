@@ -1,0 +1,12 @@
+"""Readers of real file formats, one file a format."""
+
+from bursar.tasks.readers.conll import Conll
+from bursar.tasks.readers.csv import Csv
+from bursar.tasks.readers.jsonl import Jsonl
+from bursar.tasks.readers.mrqa import Mrqa
+from bursar.tasks.readers.parquet import Parquet
+from bursar.tasks.readers.record import Reader, Record
+from bursar.tasks.readers.squad import Squad
+from bursar.tasks.readers.tsv import Tsv
+
+__all__ = ["Conll", "Csv", "Jsonl", "Mrqa", "Parquet", "Reader", "Record", "Squad", "Tsv"]

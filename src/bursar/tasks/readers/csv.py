@@ -1,0 +1,49 @@
+"""Comma-separated values with quoting, as spreadsheets write them."""
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bursar.errors import UserError
+from bursar.tasks.readers.lines import LONGEST_LINE, lines
+from bursar.tasks.readers.record import Record
+from bursar.tasks.readers.tsv import header, too_wide
+
+
+@dataclass(frozen=True)
+class Csv:
+    """Reads comma-separated values; the first row is the header, blank lines hold no record."""
+
+    def records(self, path: Path) -> Iterator[Record]:
+        """The records of a file in order, read as they are asked for."""
+        numbered = _rows(path)
+        names = header(path, next(numbered, (1, [""]))[1])
+        for at, fields in numbered:
+            record = Record(str(path), at, dict(zip(names, fields, strict=False)), names)
+            if len(fields) > len(names):
+                raise too_wide(record, len(fields))
+            yield record
+
+
+def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    parser = csv.reader((line + "\n" for _, line in lines(path)), strict=True)
+    while True:
+        at = parser.line_num + 1
+        try:
+            fields = _next(parser)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise UserError(f"{path}, row {at}: not well-formed CSV ({error}).") from None
+        if fields:
+            yield at, fields
+
+
+def _next(parser: "Iterator[list[str]]") -> list[str]:
+    """One row, with the module's process-wide limit lifted only for as long as that takes."""
+    limit = csv.field_size_limit(LONGEST_LINE)
+    try:
+        return next(parser)
+    finally:
+        csv.field_size_limit(limit)

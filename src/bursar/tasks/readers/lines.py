@@ -1,0 +1,66 @@
+"""The lines of a text file, gzipped or plain: what all formats made of lines stand on."""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from bursar.errors import UserError
+
+GZIP_MAGIC = b"\x1f\x8b"
+LONGEST_LINE = 2**26
+"""A longer line is no row of a data set, and reading it would fill the memory."""
+
+
+def opened(path: Path) -> BinaryIO:
+    """A file's bytes, unpacked if it is gzipped, whatever its name says."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file.") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+    if file.peek(2)[:2] == GZIP_MAGIC:
+        return cast(BinaryIO, gzip.GzipFile(fileobj=file))
+    return file
+
+
+def contents(path: Path) -> bytes:
+    """All bytes of a file, for formats that cannot be read piece by piece."""
+    with opened(path) as file:
+        try:
+            return file.read()
+        except (EOFError, OSError, zlib.error) as error:
+            raise UserError(f"{path}: damaged or truncated ({error}).") from None
+
+
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a UTF-8 file, counted from 1, without their ends and without a byte-order mark.
+
+    Only a line feed ends a line, so that other separators inside a text do no harm.
+    """
+    with opened(path) as file:
+        for at, line in enumerate(_raw_lines(file, path), start=1):
+            yield at, _decoded(line, path, at)
+
+
+def _raw_lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
+    at = 0
+    try:
+        while line := file.readline(LONGEST_LINE):
+            at += 1
+            if len(line) == LONGEST_LINE:
+                raise UserError(f"{path}, row {at}: longer than {LONGEST_LINE} bytes.")
+            yield line
+    except (EOFError, OSError, zlib.error) as error:
+        raise UserError(f"{path}, row {at + 1}: damaged or truncated ({error}).") from None
+
+
+def _decoded(line: bytes, path: Path, at: int) -> str:
+    line = line.removesuffix(b"\n").removesuffix(b"\r")
+    try:
+        return line.decode("utf-8-sig" if at == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        found = f"byte 0x{line[error.start]:02x} at position {error.start + 1}"
+        raise UserError(f"{path}, row {at}: not UTF-8, found {found}.") from None

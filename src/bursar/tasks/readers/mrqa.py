@@ -1,0 +1,51 @@
+"""The MRQA 2019 shared task's jsonl: a header line, then one context with its questions a line."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bursar.tasks.readers.jsonl import Jsonl
+from bursar.tasks.readers.record import Record, brief
+
+
+@dataclass(frozen=True)
+class Mrqa:
+    """Reads MRQA jsonl into one record a question: `id`, `question`, `context`, `answers`.
+
+    An answer is a pair of its text, as it stands in the context, and its first character; the
+    format's spans include their last character. A record stands at the line of its context.
+    """
+
+    def records(self, path: Path) -> Iterator[Record]:
+        """The records of a file in order, read as they are asked for."""
+        for line in Jsonl().records(path):
+            if "header" not in line.values:
+                for question in line.inners("qas"):
+                    yield _question(question, line.text("context"))
+
+
+def _question(question: Record, context: str) -> Record:
+    answers = None
+    if "detected_answers" in question.values:
+        answers = list(_answers(question, context))
+    values = {
+        "id": question["qid"],
+        "question": question["question"],
+        "context": context,
+        "answers": answers,
+    }
+    return Record(question.where, question.at, values)
+
+
+def _answers(question: Record, context: str) -> Iterator[tuple[str, int]]:
+    for answer in question.inners("detected_answers"):
+        for span in answer.list("char_spans"):
+            start, last = _bounds(answer, span)
+            yield context[start : last + 1], start
+
+
+def _bounds(answer: Record, span: object) -> tuple[int, int]:
+    match span:
+        case [int(start), int(last)] if 0 <= start <= last:
+            return start, last
+    raise answer.error(f"char_spans holds {brief(span)}, expected a first and a last character")

@@ -1,0 +1,33 @@
+"""Parquet tables, through pyarrow."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bursar.errors import UserError
+from bursar.tasks.readers.record import Record
+
+
+@dataclass(frozen=True)
+class Parquet:
+    """Reads Parquet tables; needs the extra `parquet`."""
+
+    def records(self, path: Path) -> Iterator[Record]:
+        """The records of a file in order, read batch by batch."""
+        try:
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+        except ImportError:
+            raise UserError(f"{path}: needs pyarrow; pip install 'bursar[parquet]'.") from None
+        at = 0
+        try:
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(batch_size=1024):
+                    for values in batch.to_pylist():
+                        at += 1
+                        yield Record(str(path), at, values)
+        except FileNotFoundError:
+            raise UserError(f"{path}: no such file.") from None
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            reason = str(error).splitlines()[0].rstrip(".")
+            raise UserError(f"{path}, row {at + 1}: not readable as Parquet ({reason}).") from None
