@@ -1,0 +1,22 @@
+"""How much an update counts: one target task, the others there to help."""
+
+from bursar.weighting.alpha_vil import AlphaVIL
+from bursar.weighting.base import Report, Weighting, Worker, play
+from bursar.weighting.diw import DIW
+from bursar.weighting.fixed import Joint, Single
+from bursar.weighting.tuners import ClosedForm, Descent, Sweeps, Tuner
+
+__all__ = [
+    "DIW",
+    "AlphaVIL",
+    "ClosedForm",
+    "Descent",
+    "Joint",
+    "Report",
+    "Single",
+    "Sweeps",
+    "Tuner",
+    "Weighting",
+    "Worker",
+    "play",
+]
