@@ -8,6 +8,9 @@ from typing import Any, Literal, Protocol
 from bursar.tasks.readers.record import Record, brief
 from bursar.tasks.rows import Answer, ChoiceRow, QuestionRow, Row, TextRow, WordsRow
 
+NO_LABEL = -1
+"""What the hub writes where a class is not known."""
+
 
 @dataclass(frozen=True, slots=True)
 class Skip:
@@ -39,11 +42,12 @@ class Texts:
         pair: column of the second text.
         label: column of the label; None where labels are hidden.
         holds: what the label column holds: a class's name, a number, or several names.
-        id: column by which submissions name the row.
+        id: column by which submissions name the row, where it is there.
         unlabelled: a label that marks a row without one; such rows are skipped and counted.
         broken: whether rows with too few columns are skipped and counted (the official QQP file
             has questions with line breaks in them, which nobody can put together again).
-        names: what labels that are positions in a list are called (hub data sets).
+        names: what labels that are positions in a list are called (hub data sets); the hub's -1
+            is a hidden label.
     """
 
     text: str
@@ -51,7 +55,7 @@ class Texts:
     label: str | None = None
     holds: Literal["name", "number", "names"] = "name"
     id: str | None = None
-    unlabelled: str | None = None
+    unlabelled: str | int | None = None
     broken: bool = False
     names: tuple[str, ...] | None = None
 
@@ -78,18 +82,19 @@ class Texts:
             at=record.at,
             text=record.text(self.text),
             pair=record.text(self.pair) if self.pair else None,
-            label=self._label(record) if self.label else None,
-            id=str(record[self.id]) if self.id else "",
+            label=self._label(record, self.label) if self.label else None,
+            id=identity(record, self.id),
         )
 
-    def _label(self, record: Record) -> str | float | tuple[str, ...]:
-        assert self.label is not None
-        value = record[self.label]
+    def _label(self, record: Record, column: str) -> str | float | tuple[str, ...] | None:
+        value = record[column]
         if self.holds == "number":
-            return number(record, self.label, value)
+            return number(record, column, value)
         if self.holds == "names":
-            return tuple(name(record, self.label, each, self.names) for each in _each(value))
-        return name(record, self.label, value, self.names)
+            return tuple(name(record, column, each, self.names) for each in _each(value))
+        if self.names and value == NO_LABEL:
+            return None
+        return name(record, column, value, self.names)
 
 
 @dataclass(frozen=True)
@@ -133,7 +138,7 @@ class Questions:
         context: column of the context.
         answers: column of the answers: pairs, or the hub's mapping of `text` and `answer_start`;
             None where they are hidden.
-        id: column by which submissions name the row.
+        id: column by which submissions name the row, where it is there.
     """
 
     question: str = "question"
@@ -149,20 +154,21 @@ class Questions:
     def rows(self, record: Record) -> Iterator[QuestionRow]:
         """The row that a record holds."""
         context = record.text(self.context)
-        hidden = self.answers is None or record[self.answers] is None
+        known = self.answers and record[self.answers] is not None
         yield QuestionRow(
             at=record.at,
             question=record.text(self.question),
             context=context,
-            answers=None if hidden else tuple(self._answers(record, context)),
-            id=str(record[self.id]) if self.id else "",
+            answers=tuple(self._answers(record, self.answers, context))
+            if self.answers and known
+            else None,
+            id=identity(record, self.id),
         )
 
-    def _answers(self, record: Record, context: str) -> Iterator[Answer]:
-        assert self.answers is not None
-        found = record[self.answers]
+    def _answers(self, record: Record, column: str, context: str) -> Iterator[Answer]:
+        found = record[column]
         if isinstance(found, Mapping):
-            inner = record.inner(self.answers)
+            inner = record.inner(column)
             found = list(zip(inner.list("text"), inner.list("answer_start"), strict=False))
         for each in found:
             match each:
@@ -180,7 +186,7 @@ class Choices:
         text: column of what all choices share.
         choices: columns of the choices, or the one column that holds a list of them.
         label: column of the right choice's position, from 0; None where it is hidden.
-        id: column by which submissions name the row.
+        id: column by which submissions name the row, where it is there.
     """
 
     text: str
@@ -201,7 +207,7 @@ class Choices:
             text=record.text(self.text),
             choices=choices,
             label=position(record, self.label, len(choices)) if self.label else None,
-            id=str(record[self.id]) if self.id else "",
+            id=identity(record, self.id),
         )
 
     def _choices(self, record: Record) -> Iterator[str]:
@@ -222,6 +228,11 @@ def name(record: Record, column: str, value: Any, names: tuple[str, ...] | None 
     if isinstance(value, (str, int)):
         return str(value)
     raise record.error(f"column {column!r} holds {brief(value)}, expected a label")
+
+
+def identity(record: Record, column: str | None) -> str:
+    """How a submission names a row."""
+    return str(record.values.get(column, "")) if column else ""
 
 
 def number(record: Record, column: str, value: Any) -> float:

@@ -1,0 +1,140 @@
+"""A task from tables of a user's own: what each column is, and what follows from that."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from bursar.errors import UserError, unknown
+from bursar.tasks import metrics as m
+from bursar.tasks.kinds import Classify, Kind, Regress
+from bursar.tasks.metrics import Metric
+from bursar.tasks.rows import Source, TextRow, WordsRow
+from bursar.tasks.shapes import NO_LABEL, Shape, Texts, Words
+from bursar.tasks.task import Task
+
+DEFAULT_METRICS: Mapping[str, tuple[Metric, ...]] = {
+    "classify": (m.ACCURACY,),
+    "regress": (m.PEARSON, m.SPEARMAN),
+}
+CHOICE_OF_METRICS: Mapping[str, tuple[Metric, ...]] = {
+    "classify": (m.ACCURACY, m.F1, m.MACRO_F1, m.MATTHEWS),
+    "regress": (m.PEARSON, m.SPEARMAN),
+}
+
+
+@dataclass(frozen=True)
+class ColumnMap:
+    """Which column of a table is which.
+
+    Args:
+        kind: the kind of task.
+        text: column of the text; of the list of words (tag); of the question (span).
+        label: column of the class, number, classes (multilabel: a list, or names set apart by
+            spaces or commas), tags (tag), answers (span) or position of the right choice (choose).
+        pair: column of the second text; of the context (span).
+        choices: columns of the choices, or the one that holds a list of them (choose).
+    """
+
+    kind: str
+    text: str
+    label: str
+    pair: str | None = None
+    choices: tuple[str, ...] = ()
+
+    def shape(self) -> Shape:
+        """How records become rows."""
+        match self.kind:
+            case "classify":
+                return Texts(self.text, self.pair, self.label)
+            case "regress":
+                return Texts(self.text, self.pair, self.label, holds="number")
+        raise unknown("kind", self.kind, DEFAULT_METRICS)
+
+
+class Table(Protocol):
+    """Something with columns: a file, or a data set of the hub."""
+
+    def columns(self) -> tuple[str, ...]:
+        """The names of its columns."""
+
+    def label_names(self, column: str) -> tuple[str, ...] | None:
+        """What the values of a column are called, where the table knows."""
+
+    def source(self, shape: Shape) -> Source:
+        """Its rows in a shape."""
+
+
+def assemble(
+    name: str,
+    columns: ColumnMap,
+    tables: Mapping[str, Table],
+    labels: Iterable[str | int] | None,
+    metrics: Iterable[str] | None,
+) -> Task:
+    """The task that these tables and columns make.
+
+    Args:
+        name: how run files, journals and tables call it.
+        columns: which column is which.
+        tables: by split.
+        labels: the classes in order; None takes the table's, or those of the training split.
+        metrics: names of metrics of the kind; None takes the kind's own.
+    """
+    chosen = _metrics(name, columns.kind, metrics)
+    names = tables["train"].label_names(columns.label)
+    shape = _named(columns.shape(), names)
+    sources = {split: _source(split, table, shape, columns) for split, table in tables.items()}
+    found = tuple(str(label) for label in labels) if labels else names
+    return Task(name, _kind(name, columns.kind, found, sources["train"]), sources, chosen)
+
+
+def _named(shape: Shape, names: tuple[str, ...] | None) -> Shape:
+    return replace(shape, names=names) if names and isinstance(shape, (Texts, Words)) else shape
+
+
+def _source(split: str, table: Table, shape: Shape, columns: ColumnMap) -> Source:
+    """A split's rows; only a test split may have no labels, others skip and count such rows."""
+    if split == "test":
+        return table.source(shape if columns.label in table.columns() else shape.hidden())
+    if isinstance(shape, Texts) and shape.names:
+        return table.source(replace(shape, unlabelled=NO_LABEL))
+    return table.source(shape)
+
+
+def _kind(name: str, kind: str, labels: tuple[str, ...] | None, train: Source) -> Kind:
+    if kind == "regress":
+        return Regress()
+    labels = labels or _labels(train)
+    if len(labels) < 2:
+        raise UserError(
+            f"task {name}: {train.where} has the labels {list(labels)}, expected two or more."
+        )
+    return Classify(labels)
+
+
+def _labels(train: Source) -> tuple[str, ...]:
+    """The labels of the training split, numbers by size and names by alphabet."""
+    labels = {label for row in train.rows() for label in _labels_of(row)}
+    numeric = all(label.removeprefix("-").isdecimal() for label in labels)
+    return tuple(sorted(labels, key=int) if numeric else sorted(labels))
+
+
+def _labels_of(row: object) -> tuple[str, ...]:
+    match row:
+        case TextRow(label=str(label)):
+            return (label,)
+        case TextRow(label=tuple(labels)) | WordsRow(tags=tuple(labels)):
+            return labels
+    return ()
+
+
+def _metrics(name: str, kind: str, chosen: Iterable[str] | None) -> tuple[Metric, ...]:
+    if kind not in DEFAULT_METRICS:
+        raise unknown("kind", kind, DEFAULT_METRICS, f"task {name}")
+    if chosen is None:
+        return DEFAULT_METRICS[kind]
+    known = {metric.name: metric for metric in CHOICE_OF_METRICS[kind]}
+    for each in chosen:
+        if each not in known:
+            raise unknown("metric", each, known, f"task {name}")
+    return tuple(known[each] for each in chosen)

@@ -1,0 +1,197 @@
+"""Data sets of the hub, and those saved to disk, through the `datasets` library."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bursar.errors import UserError
+from bursar.tasks.columns import ColumnMap, assemble
+from bursar.tasks.readers.record import Record
+from bursar.tasks.rows import Row
+from bursar.tasks.shapes import Shape, Skip
+from bursar.tasks.sources import READING
+from bursar.tasks.task import Task
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+BATCH = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class HubSource:
+    """A split of a `datasets` data set; it lies memory-mapped on disk and is read in batches."""
+
+    dataset: "Dataset"
+    where: str
+    shape: Shape
+
+    def rows(self) -> Iterator[Row]:
+        """The rows in order; a split without any is an error."""
+        empty = True
+        for item in self._items():
+            if not isinstance(item, Skip):
+                empty = False
+                yield item
+        if empty:
+            raise UserError(f"{self.where}: has no rows, expected at least one.")
+
+    def skips(self) -> Mapping[str, int]:
+        """How many records each documented rule passes over."""
+        if not self.shape.skips:
+            return {}
+        return Counter(item.rule for item in self._items() if isinstance(item, Skip))
+
+    def fingerprint(self) -> str:
+        """Names the content of the table and the way it is read."""
+        import pyarrow as pa
+
+        digest = blake2b(repr((READING, self.shape)).encode(), digest_size=16)
+        for table in self.dataset.with_format("arrow").iter(BATCH):
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, table.schema) as stream:
+                stream.write_table(table.combine_chunks())
+            digest.update(sink.getvalue())
+        return digest.hexdigest()
+
+    def _items(self) -> Iterator[Row | Skip]:
+        at = 0
+        columns = tuple(self.dataset.column_names)
+        for table in self.dataset.with_format("arrow").iter(BATCH):
+            for values in table.to_pylist():
+                at += 1
+                yield from self.shape.rows(Record(self.where, at, values, columns))
+
+
+@dataclass(frozen=True, eq=False)
+class HubTable:
+    """A data set whose columns a user names."""
+
+    dataset: "Dataset"
+    where: str
+
+    def columns(self) -> tuple[str, ...]:
+        """The names of its columns."""
+        return tuple(self.dataset.column_names)
+
+    def label_names(self, column: str) -> tuple[str, ...] | None:
+        """The names of a column of classes, or of lists of classes."""
+        feature: Any = self.dataset.features.get(column)
+        names = getattr(getattr(feature, "feature", feature), "names", None)
+        return tuple(names) if names else None
+
+    def source(self, shape: Shape) -> HubSource:
+        """Its rows in a shape."""
+        return HubSource(self.dataset, self.where, shape)
+
+
+def hub(
+    name: str,
+    *,
+    hub: "str | Path | Mapping[str, Dataset]",
+    text: str,
+    label: str,
+    config: str | None = None,
+    train: str = "train",
+    dev: str = "validation",
+    test: str | None = None,
+    kind: str = "classify",
+    pair: str | None = None,
+    choices: Iterable[str] = (),
+    labels: Iterable[str | int] | None = None,
+    metrics: Iterable[str] | None = None,
+    base: Path | None = None,
+) -> Task:
+    """A task from a data set of the hub.
+
+    Args:
+        name: how run files, journals and tables call it.
+        hub: the data set's name on the hub, the folder that it was saved to, or the loaded
+            `DatasetDict` itself.
+        text: column of the text; `label`, `pair` and `choices` as for `own`.
+        label: column of the label; a column of classes gives the labels their names.
+        config: which of the data set's configurations.
+        train: the split to train on, by its name there.
+        dev: the split that scores are measured on.
+        test: a split to predict.
+        kind: the kind of task.
+        pair: column of the second text.
+        choices: columns of the choices.
+        labels: the classes in order; None takes the data set's.
+        metrics: names of the metrics; None takes the kind's own.
+        base: what a relative folder is relative to; None takes the working directory.
+
+    >>> from datasets import Dataset, DatasetDict
+    >>> split = Dataset.from_dict({"sentence": ["so good", "so bad"], "y": ["+", "-"]})
+    >>> loaded = DatasetDict(train=split, validation=split)
+    >>> hub("mine", hub=loaded, text="sentence", label="y").kind.labels
+    ('+', '-')
+    """
+    loaded = _loaded(hub, config, base or Path()) if isinstance(hub, (str, Path)) else hub
+    called = str(hub) if isinstance(hub, (str, Path)) else f"task {name}"
+    splits = {"train": train, "dev": dev, "test": test}
+    tables = {
+        split: HubTable(_split(loaded, there, called), f"{called}, split {there}")
+        for split, there in splits.items()
+        if there is not None
+    }
+    return assemble(
+        name, ColumnMap(kind, text, label, pair, tuple(choices)), tables, labels, metrics
+    )
+
+
+def saved_split(path: Path) -> "Dataset":
+    """A single split that was saved to disk."""
+    found = _from_disk(path)
+    if isinstance(found, dict):
+        raise UserError(f"{path}: holds several splits; name it as `hub` and its splits beside it.")
+    return found
+
+
+def _loaded(place: str | Path, config: str | None, base: Path) -> Mapping[str, "Dataset"]:
+    folder = base / place
+    found = _from_disk(folder) if _is_saved(folder) else _from_hub(str(place), config)
+    if not isinstance(found, dict):
+        raise UserError(f"{place}: holds a single split; name its folder as `train` or `dev`.")
+    return found
+
+
+def _is_saved(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("dataset_dict.json", "state.json"))
+
+
+def _from_disk(folder: Path) -> Any:
+    datasets = _library(folder)
+    try:
+        return datasets.load_from_disk(str(folder))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder}: not a saved data set ({_first_line(error)}).") from None
+
+
+def _from_hub(place: str, config: str | None) -> Any:
+    datasets = _library(place)
+    try:
+        return datasets.load_dataset(place, config)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UserError(f"{place}: no such data set on the hub ({_first_line(error)}).") from None
+
+
+def _library(place: object) -> Any:
+    try:
+        import datasets
+    except ImportError:
+        raise UserError(f"{place}: needs datasets; pip install 'bursar[hub]'.") from None
+    return datasets
+
+
+def _split(loaded: Mapping[str, "Dataset"], there: str, called: str) -> "Dataset":
+    if there not in loaded:
+        raise UserError(f"{called}: no split {there!r}; splits found: {', '.join(loaded)}.")
+    return loaded[there]
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
