@@ -1,0 +1,1 @@
+"""What is learned: task kinds, readers of real file formats, the catalogue, metrics, batching."""

@@ -1,0 +1,1 @@
+"""The loop, evaluation, checkpoints, run folders. Importing the room loads no torch."""

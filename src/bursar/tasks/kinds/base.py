@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-import numpy as np
 from numpy.typing import NDArray
 
 from bursar.tasks.rows import Row
@@ -28,12 +27,14 @@ class Columns:
 
     Args:
         dense: by name, arrays whose first axis is the items.
-        ragged: by name, an array for each sequence.
+        ragged: by name, an array for each sequence; `input_ids` among them if there is any.
+        per_sequence: by name, arrays whose first axis is the sequences.
         sequences: how many sequences each item has; one each if None.
     """
 
     dense: Mapping[str, Array]
     ragged: Mapping[str, Sequence[Array]] = field(default_factory=dict)
+    per_sequence: Mapping[str, Array] = field(default_factory=dict)
     sequences: Sequence[int] | None = None
 
 
@@ -50,11 +51,14 @@ class Kind(ABC):
     """What a task's rows become, and what its outputs mean.
 
     A kind is a small frozen dataclass. `reads` says what its head sees: the pooled vector of a
-    sequence or every token; `width` how many numbers the head gives for each.
+    sequence or every token; `width` how many numbers the head gives for each; `pads` what fills
+    the short rows of its ragged columns; `held` which of its columns stay out of batches.
     """
 
     name: ClassVar[str]
     reads: ClassVar[Literal["pooled", "tokens"]] = "pooled"
+    pads: ClassVar[Mapping[str, int]] = {}
+    held: ClassVar[frozenset[str]] = frozenset()
 
     @property
     @abstractmethod

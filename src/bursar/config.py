@@ -1,0 +1,325 @@
+"""A run file, validated. Whatever it can say, Python can say with the same words."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from bursar.errors import UserError, unknown
+from bursar.models.spec import ModelSpec
+from bursar.policies import POLICIES, Facts, Policy
+
+
+class Section(BaseModel):
+    """A part of a run file; a key that it does not know is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Budget(Section):
+    """What there is to spend.
+
+    Args:
+        steps: optimiser steps.
+        batch: examples in a step.
+        accumulate: in how many parts a batch passes through the model, to save memory.
+    """
+
+    steps: int = Field(default=1000, ge=1)
+    batch: int = Field(default=16, ge=1)
+    accumulate: int = Field(default=1, ge=1)
+
+
+class Optimizer(Section):
+    """AdamW with warm-up and linear decay.
+
+    Args:
+        lr: learning rate of the encoder.
+        head_factor: the heads learn this many times faster; they start from nothing.
+        weight_decay: not applied to biases and norms.
+        warmup: share of the steps in which the rate rises from 0.
+        clip: largest norm of the gradient; 0 for no clipping.
+    """
+
+    lr: float = Field(default=5e-5, gt=0)
+    head_factor: float = Field(default=10.0, gt=0)
+    weight_decay: float = Field(default=0.01, ge=0)
+    warmup: float = Field(default=0.1, ge=0, le=1)
+    clip: float = Field(default=1.0, ge=0)
+
+
+class Evaluate(Section):
+    """When and on what the run is scored.
+
+    Args:
+        every: steps between evaluations; a tenth of the budget if None.
+        batch: examples in a batch of an evaluation.
+        examples: at most this many dev examples of each task, the same ones each time.
+        patience: stop after this many evaluations without a better score; never if None.
+        keep: the final model is the `best` evaluated one, or the `last`.
+    """
+
+    every: int | None = Field(default=None, ge=1)
+    batch: int = Field(default=64, ge=1)
+    examples: int | None = Field(default=None, ge=1)
+    patience: int | None = Field(default=None, ge=1)
+    keep: Literal["best", "last"] = "best"
+
+
+class Checkpoint(Section):
+    """How often a run's state is kept.
+
+    Args:
+        every: steps between checkpoints; as often as evaluations if None.
+        keep: how many of the latest are kept, besides the best.
+    """
+
+    every: int | None = Field(default=None, ge=1)
+    keep: int = Field(default=1, ge=1)
+
+
+class RunConfig(Section):
+    """One training: tasks, model, policy, budget, seed.
+
+    Everything has a default but the tasks.
+
+    >>> config = RunConfig(tasks=["digits/left", "digits/right"], budget={"steps": 50})
+    >>> config.policy, config.budget.batch
+    ({'name': 'random'}, 16)
+    """
+
+    name: str = Field(default="run", pattern=r"^[\w.+-]+$")
+    tasks: tuple[str | dict[str, Any], ...]
+    model: ModelSpec = ModelSpec()
+    policy: dict[str, Any] = {"name": "random"}
+    budget: Budget = Budget()
+    optimizer: Optimizer = Optimizer()
+    evaluate: Evaluate = Evaluate()
+    checkpoint: Checkpoint = Checkpoint()
+    seed: int = Field(default=1, ge=0)
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    device: str = "auto"
+    data: str | None = None
+
+    @field_validator("tasks")
+    @classmethod
+    def _some_tasks(cls, tasks: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not tasks:
+            raise ValueError("expected at least one task, found none")
+        return tasks
+
+    @field_validator("policy", mode="before")
+    @classmethod
+    def _named_policy(cls, policy: Any) -> Any:
+        if isinstance(policy, str):
+            return {"name": policy}
+        if isinstance(policy, Mapping) and "name" not in policy:
+            raise ValueError("expected a name among the keys, found " + ", ".join(map(str, policy)))
+        return policy
+
+    @model_validator(mode="after")
+    def _known_policy(self) -> "RunConfig":
+        policy_class(self.policy)
+        return self
+
+    @property
+    def evaluate_every(self) -> int:
+        """Steps between evaluations."""
+        return self.evaluate.every or max(1, self.budget.steps // 10)
+
+    @property
+    def checkpoint_every(self) -> int:
+        """Steps between checkpoints."""
+        return self.checkpoint.every or self.evaluate_every
+
+
+def policy_class(spec: Mapping[str, Any]) -> type[Policy]:
+    """The policy that a run file names, ours or one's own as `module:Class`; checks its options."""
+    name = str(spec["name"])
+    cls = _own_class(name) if ":" in name else _our_class(name)
+    given = set(spec) - {"name", "draws"}
+    known = set(_options(cls))
+    if extra := sorted(given - known):
+        choices = sorted(known | {"draws"})
+        raise unknown("option", extra[0], choices, f"policy {name}")
+    if spec.get("draws", "iid") not in ("iid", "stratified"):
+        raise UserError(f"policy.draws: expected iid or stratified, found {spec['draws']!r}")
+    return cls
+
+
+def _our_class(name: str) -> type[Policy]:
+    ours = {cls.name: cls for cls in POLICIES}
+    if name not in ours:
+        raise unknown("policy", name, ours, "policy")
+    return ours[name]
+
+
+def _own_class(name: str) -> type[Policy]:
+    module, _, attribute = name.partition(":")
+    try:
+        cls = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"policy: expected module:Class, found {name!r} ({error})") from None
+    if not (isinstance(cls, type) and issubclass(cls, Policy)):
+        raise UserError(f"policy: expected a subclass of bursar.Policy at {name!r}")
+    return cls
+
+
+def _options(cls: type[Policy]) -> list[str]:
+    """What a run file may say of a policy: its arguments, less those that the run itself gives."""
+    given = {"self", "tasks", "sizes"}
+    return [name for name in inspect.signature(cls.__init__).parameters if name not in given]
+
+
+def build_policy(spec: Mapping[str, Any], facts: Facts) -> Policy:
+    """The policy that a run file asks for, told about its run."""
+    options = {key: value for key, value in spec.items() if key not in ("name", "draws")}
+    try:
+        policy = policy_class(spec).for_run(facts, **options)
+    except (TypeError, ValueError, KeyError) as error:
+        raise UserError(f"policy {spec['name']}: {error}") from None
+    if spec.get("draws") == "stratified":
+        from bursar.policies import Stratified
+
+        return Stratified(policy)
+    return policy
+
+
+def load(path: Path, sets: Sequence[str] = (), data: str | None = None) -> RunConfig:
+    """A run file with `key=value` changes, its paths made absolute.
+
+    Args:
+        path: the YAML file.
+        sets: changes such as `budget.steps=500`; the value is read as YAML.
+        data: the folder of catalogue tasks, before the file's own word.
+    """
+    values = read_yaml(path)
+    for change in sets:
+        _apply(values, change)
+    if data is not None:
+        values["data"] = data
+    return parse(_absolute(values, path.parent.resolve()), str(path))
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A YAML file that holds a mapping."""
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path}: expected a readable file, {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: expected UTF-8, found another byte at {error.start}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        raise UserError(
+            f"{path}{line}: expected YAML, {getattr(error, 'problem', error)}"
+        ) from None
+    if not isinstance(values, dict):
+        raise UserError(f"{path}: expected a mapping of keys, found {_sort_of(values)}")
+    return values
+
+
+def _sort_of(value: Any) -> str:
+    sorts = {
+        type(None): "nothing",
+        list: "a list",
+        str: "a text",
+        int: "a number",
+        float: "a number",
+    }
+    return sorts.get(type(value), type(value).__name__)
+
+
+def _apply(values: dict[str, Any], change: str) -> None:
+    key, sign, text = change.partition("=")
+    if not sign or not key:
+        raise UserError(f"--set {change}: expected key=value, such as budget.steps=500")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise UserError(f"--set {change}: expected a YAML value behind the =") from None
+    *path, last = key.split(".")
+    for part in path:
+        below = values.setdefault(part, {})
+        if isinstance(below, str):  # `policy: exp3s` is short for `policy: {name: exp3s}`
+            below = values[part] = {"name": below}
+        if not isinstance(below, dict):
+            raise UserError(f"--set {change}: {part} is not a mapping")
+        values = below
+    values[last] = value
+
+
+def _absolute(values: dict[str, Any], base: Path) -> dict[str, Any]:
+    """Relative paths of one's own files, taken from the run file's folder."""
+    values = dict(values)
+    policy = values.get("policy")
+    if isinstance(policy, str) and policy.endswith((".yaml", ".yml")):
+        # A policy file from the command line is meant from where the user stands.
+        there = Path(policy) if Path(policy).exists() else base / policy
+        values["policy"] = read_yaml(there)
+    encoder = values["model"].get("encoder") if isinstance(values.get("model"), dict) else None
+    if isinstance(encoder, str) and (base / encoder).is_dir():
+        values["model"] = values["model"] | {"encoder": str(base / encoder)}
+    if isinstance(values.get("tasks"), list):
+        values["tasks"] = [_absolute_task(task, base) for task in values["tasks"]]
+    return values
+
+
+def _absolute_task(task: Any, base: Path) -> Any:
+    if not isinstance(task, dict):
+        return task
+    files = {"train", "dev", "test"}
+    return {
+        key: str(base / value)
+        if key in files and isinstance(value, str) and "hub" not in task
+        else value
+        for key, value in task.items()
+    }
+
+
+def parse(values: Mapping[str, Any], where: str) -> RunConfig:
+    """Values as a run configuration, or one sentence about the first of them that is wrong."""
+    try:
+        return RunConfig(**values)
+    except ValidationError as error:
+        raise UserError(_sentence(error, where)) from None
+    except TypeError as error:
+        raise UserError(f"{where}: {error}") from None
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
+
+
+def _sentence(error: ValidationError, where: str) -> str:
+    first, *rest = error.errors()
+    field = ".".join(str(part) for part in first["loc"] if part not in ("str", "dict[str,any]"))
+    more = f" (and {len(rest)} more)" if rest else ""
+    if first["type"] == "extra_forbidden":
+        *path, key = first["loc"]
+        fields = list(_section(path).model_fields)
+        return (
+            str(unknown("key", str(key), fields, f"{where}: {'.'.join(map(str, path)) or 'run'}"))
+            + more
+        )
+    if first["type"] == "missing":
+        return f"{where}: {field}: expected a value, found none{more}"
+    message = first["msg"].removeprefix("Value error, ")
+    message = message[0].lower() + message[1:]
+    return f"{where}: {field}: {message}, found {first['input']!r}{more}"
+
+
+def _section(path: Sequence[Any]) -> type[BaseModel]:
+    section: type[BaseModel] = RunConfig
+    for part in path:
+        section = section.model_fields[part].annotation  # type: ignore[assignment]
+    return section
+
+
+def dump(config: RunConfig) -> str:
+    """The configuration as a run file: rerunning it reproduces the run."""
+    values = config.model_dump(mode="json", exclude_none=True)
+    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)

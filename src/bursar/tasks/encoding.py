@@ -1,0 +1,288 @@
+"""Encoded splits: rows as columns on disk, memory-mapped, kept by content and tokenizer."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bursar.errors import UserError
+from bursar.tasks.kinds.base import Array, Columns, Kind
+from bursar.tasks.rows import Row, Source
+from bursar.tasks.tokenizer import Tokenizer
+
+FORMAT = 1
+CHUNK = 2048
+IDS = "input_ids"
+
+
+def default_cache() -> Path:
+    """Where encoded splits are kept: `BURSAR_CACHE`, or `bursar` in the user's cache folder."""
+    named = os.environ.get("BURSAR_CACHE")
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "bursar"
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """The items of one split as columns; reading a batch touches only its own rows.
+
+    Args:
+        items: how many items there are.
+        rows: how many rows they come from.
+        dense: by name, arrays whose first axis is the items.
+        per_sequence: by name, arrays whose first axis is the sequences.
+        ragged: by name, the values of all sequences end to end; `offsets` cuts them.
+        offsets: where each sequence starts, shape `(sequences + 1,)`.
+        sequences: where each item's sequences start, shape `(items + 1,)`; None if it has one.
+        pads: by ragged column, what fills a short row.
+    """
+
+    items: int
+    rows: int
+    dense: dict[str, Array]
+    per_sequence: dict[str, Array]
+    ragged: dict[str, Array]
+    offsets: NDArray[np.int64]
+    sequences: NDArray[np.int64] | None
+    pads: dict[str, int]
+    held: frozenset[str]
+
+    def __len__(self) -> int:
+        return self.items
+
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each item, shape `(items,)`; ones where there is no text."""
+        if IDS not in self.ragged:
+            return np.ones(self.items, dtype=np.int64)
+        bounds = self.offsets if self.sequences is None else self.offsets[self.sequences]
+        return np.diff(bounds)
+
+    def batch(self, items: NDArray[np.int64]) -> dict[str, Array]:
+        """The columns of these items, padded to the longest row among them."""
+        columns = {
+            name: column[items] for name, column in self.dense.items() if name not in self.held
+        }
+        if not self.ragged:
+            return columns
+        if self.sequences is None:
+            which = items
+        else:
+            first, last = self.sequences[items], self.sequences[items + 1]
+            which = _spread(first, last)
+            columns["item"] = np.repeat(np.arange(len(items)), last - first)
+        starts, ends = self.offsets[which], self.offsets[which + 1]
+        longest = int((ends - starts).max())
+        for name, values in self.ragged.items():
+            if name not in self.held:
+                columns[name] = _padded(values, starts, ends, longest, self.pads.get(name, 0))
+        positions = np.arange(longest)
+        columns["attention_mask"] = (positions < (ends - starts)[:, None]).astype(np.int64)
+        for name, column in self.per_sequence.items():
+            columns[name] = column[which]
+        if "second" in columns:
+            second = columns.pop("second").astype(np.int64)[:, None]
+            after = (positions >= second) & (second > 0)
+            columns["token_type_ids"] = after * columns["attention_mask"]
+        return columns
+
+    def take(self, items: NDArray[np.int64]) -> "Encoded":
+        """These items alone, in this order, as a split of their own."""
+        dense = {name: column[items] for name, column in self.dense.items()}
+        which = items
+        sequences = None
+        if self.sequences is not None:
+            first, last = self.sequences[items], self.sequences[items + 1]
+            which = _spread(first, last)
+            sequences = _bounds(np.cumsum(last - first))
+        if not self.ragged:
+            return replace(self, items=len(items), rows=len(items), dense=dense)
+        starts, ends = self.offsets[which], self.offsets[which + 1]
+        tokens = _spread(starts, ends)
+        return replace(
+            self,
+            items=len(items),
+            rows=len(np.unique(dense["row"])) if "row" in dense else len(items),
+            dense=dense,
+            per_sequence={name: column[which] for name, column in self.per_sequence.items()},
+            ragged={name: values[tokens] for name, values in self.ragged.items()},
+            offsets=_bounds(np.cumsum(ends - starts)),
+            sequences=sequences,
+        )
+
+
+def _spread(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """All positions of the pieces `[start, end)`, one piece after the other."""
+    return np.concatenate([np.arange(a, b) for a, b in zip(starts, ends, strict=True)])
+
+
+def _padded(
+    values: Array, starts: NDArray[np.int64], ends: NDArray[np.int64], longest: int, pad: int
+) -> NDArray[np.int64]:
+    rows = np.full((len(starts), longest, *values.shape[1:]), pad, dtype=np.int64)
+    for row, start, end in zip(rows, starts.tolist(), ends.tolist(), strict=True):
+        row[: end - start] = values[start:end]
+    return rows
+
+
+def encode(
+    kind: Kind,
+    source: Source,
+    tokenizer: Tokenizer | None,
+    cache: Path | None = None,
+    on_rows: Callable[[int], None] | None = None,
+) -> Encoded:
+    """The encoded split: from the cache, or read, encoded and put there.
+
+    Args:
+        kind: how rows become columns.
+        source: where the rows come from.
+        tokenizer: how texts become ids; None for images.
+        cache: the folder of encoded splits; `default_cache()` if None.
+        on_rows: is told how many rows have been encoded so far.
+    """
+    folder = (cache or default_cache()) / "encoded" / _key(kind, source, tokenizer)
+    if not (folder / "meta.json").exists():
+        _build(folder, kind, source, tokenizer, on_rows)
+    return load(folder, kind)
+
+
+def _key(kind: Kind, source: Source, tokenizer: Tokenizer | None) -> str:
+    parts = [
+        str(FORMAT),
+        source.fingerprint(),
+        json.dumps(kind.spec(), sort_keys=True),
+        tokenizer.fingerprint() if tokenizer else "",
+    ]
+    return blake2b("\x1f".join(parts).encode(), digest_size=16).hexdigest()
+
+
+def _build(
+    folder: Path,
+    kind: Kind,
+    source: Source,
+    tokenizer: Tokenizer | None,
+    on_rows: Callable[[int], None] | None,
+) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix="making-", dir=folder.parent))
+    try:
+        with _Writer(aside, tokenizer) as writer:
+            done = 0
+            for rows in _chunks(source.rows()):
+                writer.append(kind.encode(rows, tokenizer, source.where))
+                done += len(rows)
+                if on_rows:
+                    on_rows(done)
+            if not done:
+                raise UserError(f"{source.where}: expected at least one row, found none")
+            writer.finish(done)
+        try:
+            aside.rename(folder)
+        except OSError:  # another process was quicker with the same content
+            if not (folder / "meta.json").exists():
+                raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _chunks(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    while chunk := list(islice(rows, CHUNK)):
+        yield chunk
+
+
+class _Writer:
+    """Appends chunks of columns to one file each."""
+
+    def __init__(self, folder: Path, tokenizer: Tokenizer | None) -> None:
+        self._folder = folder
+        self._small = tokenizer is not None and tokenizer.vocabulary <= 1 << 16
+        self._pad = tokenizer.pad_id if tokenizer else 0
+        self._files: dict[str, BinaryIO] = {}
+        self._meta: dict[str, dict[str, Any]] = {}
+        self._items = 0
+        self._tokens = 0
+        self._sequence_count = 0
+
+    def append(self, columns: Columns) -> None:
+        count = 0
+        for name, array in columns.dense.items():
+            self._put("dense", name, array)
+            count = len(array)
+        self._items += count
+        if not columns.ragged:
+            return
+        if columns.sequences is not None:
+            ends = self._sequence_count + np.cumsum(columns.sequences)
+            self._put("sequences", "sequences", ends.astype(np.int64))
+        for name, arrays in columns.ragged.items():
+            self._put("ragged", name, np.concatenate(arrays).astype(self._type(name, arrays[0])))
+        for name, array in columns.per_sequence.items():
+            self._put("per_sequence", name, array)
+        lengths = np.array([len(array) for array in columns.ragged[IDS]], dtype=np.int64)
+        self._put("offsets", "offsets", self._tokens + np.cumsum(lengths))
+        self._tokens += int(lengths.sum())
+        self._sequence_count += len(lengths)
+
+    def _type(self, name: str, array: Array) -> np.dtype[Any]:
+        if name == IDS:
+            return np.dtype(np.uint16 if self._small else np.int32)
+        return array.dtype
+
+    def _put(self, role: str, name: str, array: Array) -> None:
+        if name not in self._files:
+            self._files[name] = (self._folder / f"{name}.bin").open("wb")
+            self._meta[name] = {
+                "role": role,
+                "dtype": array.dtype.str,
+                "shape": list(array.shape[1:]),
+            }
+        self._files[name].write(np.ascontiguousarray(array).tobytes())
+
+    def finish(self, rows: int) -> None:
+        for file in self._files.values():
+            file.close()
+        meta = {"items": self._items, "rows": rows, "pad": self._pad, "columns": self._meta}
+        (self._folder / "meta.json").write_text(json.dumps(meta))
+
+    def __enter__(self) -> "_Writer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files.values():
+            file.close()
+
+
+def load(folder: Path, kind: Kind) -> Encoded:
+    """An encoded split from its folder, memory-mapped."""
+    meta = json.loads((folder / "meta.json").read_text())
+    roles: dict[str, dict[str, Array]] = {
+        role: {} for role in ("dense", "per_sequence", "ragged", "offsets", "sequences")
+    }
+    for name, about in meta["columns"].items():
+        flat = np.memmap(folder / f"{name}.bin", dtype=about["dtype"], mode="r")
+        roles[about["role"]][name] = flat.reshape(-1, *about["shape"])
+    return Encoded(
+        items=meta["items"],
+        rows=meta["rows"],
+        dense=roles["dense"],
+        per_sequence=roles["per_sequence"],
+        ragged=roles["ragged"],
+        offsets=_bounds(roles["offsets"].get("offsets")),
+        sequences=_bounds(roles["sequences"]["sequences"]) if roles["sequences"] else None,
+        pads={IDS: meta["pad"], **kind.pads},
+        held=kind.held,
+    )
+
+
+def _bounds(ends: Array | None) -> NDArray[np.int64]:
+    return np.concatenate([[0], ends if ends is not None else []]).astype(np.int64)

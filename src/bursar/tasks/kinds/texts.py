@@ -1,0 +1,70 @@
+"""Texts and pairs of texts as columns, shared by the kinds that read a whole sequence."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bursar.errors import UserError
+from bursar.tasks.kinds.base import Array, Columns
+from bursar.tasks.rows import Mark, TextRow
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding
+
+    from bursar.tasks.tokenizer import Tokenizer
+
+
+def encode_texts(
+    rows: Sequence[TextRow],
+    tokenizer: "Tokenizer | None",
+    where: str,
+    dense: dict[str, Array],
+    marks: int = 0,
+) -> Columns:
+    """Token ids, where the second text starts, and where the marked pieces stand."""
+    if tokenizer is None:
+        raise UserError(f"{where}: these are texts, but the model reads images")
+    encodings = tokenizer.encode(
+        [row.text for row in rows], [row.pair for row in rows], offsets=marks > 0
+    )
+    if marks:
+        dense = dense | {"marks": _marks(rows, encodings, marks, where)}
+    return Columns(
+        dense,
+        ragged={"input_ids": [np.array(encoding.ids) for encoding in encodings]},
+        per_sequence={"second": seconds(encodings)},
+    )
+
+
+def seconds(encodings: Sequence["Encoding"]) -> NDArray[np.int32]:
+    """Where the second text starts in each sequence; 0 where there is none."""
+    starts = (encoding.type_ids for encoding in encodings)
+    return np.array([ids.index(1) if 1 in ids else 0 for ids in starts], dtype=np.int32)
+
+
+def _marks(
+    rows: Sequence[TextRow], encodings: Sequence["Encoding"], marks: int, where: str
+) -> NDArray[np.int32]:
+    """First and last-but-one token of each marked piece, shape `(rows, marks, 2)`."""
+    places = np.zeros((len(rows), marks, 2), dtype=np.int32)
+    for place, row, encoding in zip(places, rows, encodings, strict=True):
+        if len(row.marks) != marks:
+            raise UserError(
+                f"{where}, row {row.at}: expected {marks} marked pieces, found {len(row.marks)}"
+            )
+        place[:] = [_tokens_of(mark, encoding) for mark in row.marks]
+    return places
+
+
+def _tokens_of(mark: Mark, encoding: "Encoding") -> tuple[int, int]:
+    inside = [
+        token
+        for token, ((start, end), sequence) in enumerate(
+            zip(encoding.offsets, encoding.sequence_ids, strict=True)
+        )
+        if sequence == int(mark.second) and start < mark.end and end > mark.start
+    ]
+    # A piece that was cut off with the end of its text is read at the first token instead.
+    return (inside[0], inside[-1] + 1) if inside else (0, 1)

@@ -1,0 +1,58 @@
+"""Parts of a split: fewer rows, or one half of them, the same ones each time."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bursar.tasks.encoding import Encoded
+from bursar.tasks.rows import Row, Source
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """An encoded split beside the source that it was read from."""
+
+    encoded: Encoded
+    source: Source
+
+    def __len__(self) -> int:
+        return len(self.encoded)
+
+    def at_most(self, rows: int | None) -> "Split":
+        """At most so many rows, spread evenly over the split."""
+        there = self.encoded.rows
+        if rows is None or rows >= there:
+            return self
+        return self.part(np.unique(np.linspace(0, there - 1, rows).astype(np.int64)))
+
+    def halves(self) -> tuple["Split", "Split"]:
+        """Every other row, and the rest."""
+        rows = np.arange(self.encoded.rows)
+        return self.part(rows[::2]), self.part(rows[1::2])
+
+    def part(self, rows: NDArray[np.int64]) -> "Split":
+        """These rows alone; `rows` ascends."""
+        items = rows
+        if "row" in self.encoded.dense:  # several windows a row
+            items = np.flatnonzero(np.isin(self.encoded.dense["row"], rows))
+        return Split(self.encoded.take(items), _Rows(self.source, frozenset(rows.tolist())))
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Some rows of a source."""
+
+    source: Source
+    keep: frozenset[int]
+
+    @property
+    def where(self) -> str:
+        return self.source.where
+
+    def rows(self) -> Iterator[Row]:
+        return (row for number, row in enumerate(self.source.rows()) if number in self.keep)
+
+    def fingerprint(self) -> str:
+        raise NotImplementedError("a part of a split is not kept on disk")

@@ -1,0 +1,77 @@
+"""AdamW with warm-up and linear decay."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+from torch.optim import AdamW
+
+from bursar.config import Optimizer
+from bursar.models.multitask import MultiTaskModel
+
+
+def build_optimizer(model: MultiTaskModel, config: Optimizer) -> AdamW:
+    """Four groups: encoder and heads, each with and without weight decay."""
+    groups = [
+        {
+            "params": params,
+            "lr": config.lr * factor,
+            "base_lr": config.lr * factor,
+            "weight_decay": decay,
+        }
+        for module, factor in ((model.encoder, 1.0), (model.heads, config.head_factor))
+        for params, decay in zip(_split(module), (config.weight_decay, 0.0), strict=True)
+        if params
+    ]
+    return AdamW(groups, fused=True)
+
+
+def _split(module: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    """Trained parameters: matrices, then biases and norms, which weight decay leaves alone."""
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    return [p for p in trained if p.ndim > 1], [p for p in trained if p.ndim <= 1]
+
+
+def set_rate(optimizer: AdamW, config: Optimizer, step: int, steps: int) -> None:
+    """Set the learning rate of a step, counted from 1: a function of the step alone."""
+    factor = rate_factor(step, steps, config.warmup)
+    for group in optimizer.param_groups:
+        group["lr"] = group["base_lr"] * factor
+
+
+def rate_factor(step: int, steps: int, warmup: float) -> float:
+    """Rises to 1 over the warm-up, then falls to 0 behind the last step.
+
+    >>> [round(rate_factor(step, 10, 0.2), 3) for step in (1, 2, 3, 10)]
+    [0.5, 1.0, 1.0, 0.125]
+    """
+    rising = int(steps * warmup)
+    if step <= rising:
+        return step / rising
+    return (steps - step + 1) / (steps - rising)
+
+
+def optimizer_tensors(optimizer: AdamW) -> dict[str, torch.Tensor]:
+    """The optimiser's state as named tensors."""
+    state = optimizer.state_dict()["state"]
+    return {
+        f"{number}.{name}": value
+        for number, values in state.items()
+        for name, value in values.items()
+    }
+
+
+def load_optimizer_tensors(optimizer: AdamW, tensors: dict[str, torch.Tensor]) -> None:
+    """The counterpart of `optimizer_tensors`."""
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for name, tensor in tensors.items():
+        number, _, field = name.partition(".")
+        state.setdefault(int(number), {})[field] = tensor
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def trained(optimizer: AdamW) -> Iterator[torch.Tensor]:
+    """All parameters that the optimiser moves."""
+    for group in optimizer.param_groups:
+        yield from group["params"]

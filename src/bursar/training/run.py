@@ -1,0 +1,308 @@
+"""A run in its folder: start it, resume it, score it, predict with it."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock, Timeout
+from safetensors import SafetensorError
+
+from bursar.config import RunConfig, build_policy, dump, parse, read_yaml
+from bursar.errors import RunInterruptedError, UserError
+from bursar.journal import Journal, Opening, repair
+from bursar.models import store
+from bursar.policies import Facts
+from bursar.tasks.task import Task
+from bursar.tasks.tokenizer import Tokenizer
+from bursar.training import checkpoints
+from bursar.training.checkpoints import Snapshot
+from bursar.training.evaluation import Scores
+from bursar.training.files import whole_folder, write_whole
+from bursar.training.optimizer import load_optimizer_tensors, optimizer_tensors
+from bursar.training.prepare import Prepared, Reading, prepare, resolve, tokenizer_of
+from bursar.training.trainer import Trainer, Watcher
+
+RUN = "run.yaml"
+JOURNAL = "journal.jsonl"
+SCORES = "scores.json"
+CHECKPOINTS = "checkpoints"
+MODEL = "model"
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a run came to: `scores.json`.
+
+    Args:
+        step: the step whose model was kept.
+        score: the mean over the tasks' scores.
+        tasks: by task, its score, metrics and loss on the dev split.
+        forward: examples that passed forward through the model.
+        backward: examples that passed backward.
+    """
+
+    step: int
+    score: float
+    tasks: dict[str, Scores]
+    forward: int
+    backward: int
+
+
+@dataclass
+class Progress:
+    """How the evaluations have gone so far."""
+
+    best_step: int | None = None
+    best_score: float = float("-inf")
+    best: dict[str, Scores] | None = None
+    stale: int = 0
+
+
+def run(
+    config: RunConfig,
+    folder: Path | str,
+    *,
+    tasks: Mapping[str, Task] | None = None,
+    cache: Path | None = None,
+    watchers: Sequence[Watcher] = (),
+    reading: Reading | None = None,
+) -> Finished:
+    """Train as the configuration says, into a new run folder.
+
+    Args:
+        config: tasks, model, policy, budget, seed.
+        folder: the run folder; there must be no run in it yet.
+        tasks: tasks made in Python, by the name that the configuration calls them.
+        cache: the folder of encoded splits.
+        watchers: who looks on.
+        reading: is told of the reading and encoding.
+    """
+    folder = Path(folder)
+    if (folder / RUN).exists():
+        raise UserError(
+            f"{folder}: there is a run here already; go on with it by `bursar resume {folder}`, "
+            "or choose another folder with --out"
+        )
+    parts = _assemble(config, tasks, cache, reading)
+    folder.mkdir(parents=True, exist_ok=True)
+    with _locked(folder):
+        write_whole(folder / RUN, dump(config))
+        return _Session(config, folder, parts, watchers).start()
+
+
+def resume(
+    folder: Path | str,
+    *,
+    tasks: Mapping[str, Task] | None = None,
+    cache: Path | None = None,
+    watchers: Sequence[Watcher] = (),
+    reading: Reading | None = None,
+) -> Finished:
+    """Go on with a run from its last checkpoint, bit for bit as if it had never stopped."""
+    folder = Path(folder)
+    config = config_of(folder)
+    with _locked(folder):
+        if (folder / SCORES).exists():
+            return finished(folder)
+        parts = _assemble(config, tasks, cache, reading)
+        session = _Session(config, folder, parts, watchers)
+        checkpoint = checkpoints.latest(folder / CHECKPOINTS)
+        return session.start() if checkpoint is None else session.go_on(checkpoint)
+
+
+def config_of(folder: Path) -> RunConfig:
+    """The configuration of the run in a folder."""
+    if not (folder / RUN).exists():
+        raise UserError(f"{folder}: expected a run folder, found no {RUN} in it")
+    return parse(read_yaml(folder / RUN), str(folder / RUN))
+
+
+def finished(folder: Path) -> Finished:
+    """The scores of the finished run in a folder."""
+    path = folder / SCORES
+    if not path.exists():
+        raise UserError(
+            f"{folder}: expected a finished run, found no {SCORES}; "
+            f"go on with it by `bursar resume {folder}`"
+        )
+    values = json.loads(path.read_text())
+    values["tasks"] = {name: Scores(**scores) for name, scores in values["tasks"].items()}
+    return Finished(**values)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Nobody else runs in this folder; the lock goes with the process, however that ends."""
+    lock = FileLock(folder / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise UserError(f"{folder}: another process is running in this folder") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Everything a session is made of, built before a file is touched."""
+
+    prepared: list[Prepared]
+    tokenizer: Tokenizer | None
+
+
+def _assemble(
+    config: RunConfig,
+    given: Mapping[str, Task] | None,
+    cache: Path | None,
+    reading: Reading | None,
+) -> _Parts:
+    tasks = resolve(config, given)
+    tokenizer = tokenizer_of(tasks, config.model, cache)
+    prepared = prepare(tasks, tokenizer, config, cache, reading)
+    build_policy(config.policy, facts_of(config, prepared))
+    return _Parts(prepared, tokenizer)
+
+
+def facts_of(config: RunConfig, prepared: Sequence[Prepared]) -> Facts:
+    """What a policy may know of the run."""
+    sizes = {entry.task.name: len(entry.train) for entry in prepared}
+    return Facts(sizes, config.budget.steps, config.budget.batch)
+
+
+class _Session:
+    """One process's part of a run."""
+
+    def __init__(
+        self, config: RunConfig, folder: Path, parts: _Parts, watchers: Sequence[Watcher]
+    ) -> None:
+        self.config = config
+        self.folder = folder
+        self.parts = parts
+        self.watchers = watchers
+        self.progress = Progress()
+        self.facts = facts_of(config, parts.prepared)
+
+    def start(self) -> Finished:
+        """From the first step."""
+        path = self.folder / JOURNAL
+        path.unlink(missing_ok=True)
+        opening = Opening(
+            self.config.name,
+            self.facts.tasks,
+            dict(self.facts.sizes),
+            self.config.seed,
+            self.config.policy,
+            self.config.budget.model_dump(),
+        )
+        with Journal.create(path, opening) as journal:
+            return self._spend(self._trainer(journal))
+
+    def go_on(self, checkpoint: Path) -> Finished:
+        """From a checkpoint."""
+        snapshot = checkpoints.load(checkpoint)
+        if snapshot.state["config"] != _digest(self.config):
+            raise UserError(
+                f"{checkpoint}: this checkpoint is of another configuration than "
+                f"{self.folder / RUN}; put the file back as it was, or start another run"
+            )
+        repair(self.folder / JOURNAL)
+        position = snapshot.state["journal"]
+        with Journal.resume(self.folder / JOURNAL, position) as journal:
+            trainer = self._trainer(journal)
+            trainer.model.load_state_dict(snapshot.model)
+            load_optimizer_tensors(trainer.optimizer, snapshot.optimizer)
+            trainer.load_state_dict(snapshot.step, snapshot.state["trainer"])
+            self.progress = _progress(snapshot.state["progress"])
+            return self._spend(trainer)
+
+    def _trainer(self, journal: Journal) -> Trainer:
+        kinds = {entry.task.name: entry.task.kind for entry in self.parts.prepared}
+        model = store.build(self.config.model, kinds, self.parts.tokenizer, self.config.seed)
+        policy = build_policy(self.config.policy, self.facts)
+        return Trainer(self.config, self.parts.prepared, model, policy, journal, self.watchers)
+
+    def _spend(self, trainer: Trainer) -> Finished:
+        """Steps, evaluations and checkpoints until the budget is spent."""
+        try:
+            with torch.random.fork_rng():
+                while trainer.step < self.config.budget.steps and not self._stopped():
+                    trainer.advance()
+                    self._after_step(trainer)
+                return self._finish(trainer)
+        except (OSError, SafetensorError) as error:
+            raise RunInterruptedError(
+                f"{self.folder}: {error}; the last checkpoint is whole, "
+                f"go on from it by `bursar resume {self.folder}`"
+            ) from error
+
+    def _stopped(self) -> bool:
+        patience = self.config.evaluate.patience
+        return patience is not None and self.progress.stale >= patience
+
+    def _after_step(self, trainer: Trainer) -> None:
+        last = trainer.step == self.config.budget.steps
+        better = False
+        if last or trainer.step % self.config.evaluate_every == 0:
+            better = self._evaluate(trainer)
+        if last or better or self._stopped() or trainer.step % self.config.checkpoint_every == 0:
+            self._checkpoint(trainer)
+
+    def _evaluate(self, trainer: Trainer) -> bool:
+        scores, score = trainer.evaluate()
+        better = score > self.progress.best_score or self.config.evaluate.keep == "last"
+        if better:
+            self.progress = Progress(trainer.step, score, scores)
+        else:
+            self.progress.stale += 1
+        for watcher in self.watchers:
+            watcher.evaluated(trainer.step, scores, score, better)
+        return better
+
+    def _checkpoint(self, trainer: Trainer) -> None:
+        state = {
+            "config": _digest(self.config),
+            "journal": trainer.journal.position,
+            "trainer": trainer.state_dict(),
+            "progress": asdict(self.progress),
+        }
+        snapshot = Snapshot(
+            trainer.step, trainer.model.state_dict(), optimizer_tensors(trainer.optimizer), state
+        )
+        folder = self.folder / CHECKPOINTS
+        checkpoints.save(folder, snapshot)
+        checkpoints.prune(folder, self.config.checkpoint.keep, self.progress.best_step)
+
+    def _finish(self, trainer: Trainer) -> Finished:
+        """Keep the best model, and write the scores: the sign that the run is over."""
+        progress = self.progress
+        assert progress.best_step is not None and progress.best is not None  # the last step scores
+        best = checkpoints.load(self.folder / CHECKPOINTS / f"step-{progress.best_step}")
+        trainer.model.load_state_dict(best.model)
+        with whole_folder(self.folder / MODEL) as aside:
+            store.save(trainer.model.cpu(), self.parts.tokenizer, self.config.model, aside)
+        result = Finished(
+            progress.best_step,
+            progress.best_score,
+            progress.best,
+            trainer.spent.forward,
+            trainer.spent.backward,
+        )
+        write_whole(self.folder / SCORES, json.dumps(asdict(result), indent=2) + "\n")
+        return result
+
+
+def _digest(config: RunConfig) -> str:
+    return blake2b(dump(config).encode(), digest_size=16).hexdigest()
+
+
+def _progress(values: dict[str, Any]) -> Progress:
+    best = values.pop("best")
+    scores = {name: Scores(**value) for name, value in best.items()} if best else None
+    return Progress(**values, best=scores)
