@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from bursar.rng import stream
 from bursar.uncertainty.arrays import passes_of
 from bursar.uncertainty.bald import mutual_information
+from bursar.uncertainty.entropy import entropies
 
 LIMIT = 2**14
 DRAWS = 500
@@ -24,7 +25,8 @@ class JointInformation:
 
     Args:
         value: the information.
-        standard_error: of the value; 0 if it is exact.
+        standard_error: of the value; 0 if it is exact. Where the value all but reaches log K, what
+            is left hangs on configurations too rare to be drawn, and the error is too small.
         exact: whether every configuration of labels was counted.
     """
 
@@ -91,10 +93,12 @@ def _joint(p: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _sampled(p: NDArray[np.float64], draws: int, rng: np.random.Generator) -> JointInformation:
-    """Mean of log(pₖ(y) / E p(y)) over configurations y drawn from each pass k in turn.
+    """I = log K - E H(k | y) over configurations y drawn from each pass in turn.
 
-    Its expectation is the same divergence that `mutual_information` sums. No term exceeds log K,
-    and the spread vanishes both where passes agree and where they are told apart.
+    It asks how well a configuration tells which of the K equally likely passes it came from. Every
+    term lies between 0 and log K, and their spread vanishes at both ends: where the passes agree
+    and where they are told apart. Joint entropies of many labels, whose spread grows with their
+    number, do not enter.
     """
     if draws < 2:
         raise ValueError(f"draws: expected at least 2, found {draws}")
@@ -102,8 +106,7 @@ def _sampled(p: NDArray[np.float64], draws: int, rng: np.random.Generator) -> Jo
     terms = np.stack([likelihood.information(k, draws, rng) for k in range(len(p))])
     # The draws are stratified by pass, so only the spread within a pass counts.
     error = math.sqrt(terms.var(axis=1, ddof=1).mean() / terms.size)
-    value = min(max(float(terms.mean()), 0.0), math.log(len(p)))
-    return JointInformation(value, error, exact=False)
+    return JointInformation(float(terms.mean()), error, exact=False)
 
 
 class _Likelihood:
@@ -120,11 +123,10 @@ class _Likelihood:
         self._steps = np.diff(logs, axis=-1).reshape(len(p), -1).T
 
     def information(self, k: int, draws: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        """log(pₖ(y) / E p(y)) of configurations drawn from pass k, shape `(draws,)`."""
+        """How much configurations y drawn from pass k tell, log K - H(k | y): `(draws,)`."""
         bounds = self._cumulative[k]
         code = (rng.random((draws, len(bounds), 1)) > bounds).reshape(draws, -1)
         likelihood = self._base + code.astype(np.float64) @ self._steps
-        most = likelihood.max(axis=1, keepdims=True)
-        mixture = most[:, 0] + np.log(np.exp(likelihood - most).mean(axis=1))
-        information: NDArray[np.float64] = likelihood[:, k] - mixture
-        return information
+        posterior = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
+        posterior /= posterior.sum(axis=1, keepdims=True)
+        return math.log(len(self._base)) - entropies(posterior)
