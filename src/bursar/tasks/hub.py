@@ -1,6 +1,5 @@
 """Data sets of the hub, and those saved to disk, through the `datasets` library."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -12,7 +11,7 @@ from bursar.tasks.columns import ColumnMap, assemble
 from bursar.tasks.readers.record import Record
 from bursar.tasks.rows import Row
 from bursar.tasks.shapes import Shape, Skip
-from bursar.tasks.sources import READING
+from bursar.tasks.sources import READING, kept, skipped
 from bursar.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -31,19 +30,11 @@ class HubSource:
 
     def rows(self) -> Iterator[Row]:
         """The rows in order; a split without any is an error."""
-        empty = True
-        for item in self._items():
-            if not isinstance(item, Skip):
-                empty = False
-                yield item
-        if empty:
-            raise UserError(f"{self.where}: has no rows, expected at least one.")
+        return kept(self._items(), self.where)
 
     def skips(self) -> Mapping[str, int]:
         """How many records each documented rule passes over."""
-        if not self.shape.skips:
-            return {}
-        return Counter(item.rule for item in self._items() if isinstance(item, Skip))
+        return skipped(self._items()) if self.shape.skips else {}
 
     def fingerprint(self) -> str:
         """Names the content of the table and the way it is read."""

@@ -48,6 +48,7 @@ class Texts:
             has questions with line breaks in them, which nobody can put together again).
         names: what labels that are positions in a list are called (hub data sets); the hub's -1
             is a hidden label.
+        aliases: other words that a distribution has for a class, each with the class's name.
     """
 
     text: str
@@ -58,6 +59,7 @@ class Texts:
     unlabelled: str | int | None = None
     broken: bool = False
     names: tuple[str, ...] | None = None
+    aliases: tuple[tuple[str, str], ...] = ()
 
     @property
     def skips(self) -> bool:
@@ -94,7 +96,8 @@ class Texts:
             return tuple(name(record, column, each, self.names) for each in _each(value))
         if self.names and value == NO_LABEL:
             return None
-        return name(record, column, value, self.names)
+        found = name(record, column, value, self.names)
+        return dict(self.aliases).get(found, found)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from bursar.errors import UserError
+from bursar.tasks.readers.lines import raw
 from bursar.tasks.readers.record import Reader
 from bursar.tasks.rows import Row
 from bursar.tasks.shapes import Shape, Skip
@@ -47,34 +48,42 @@ class FileSource:
 
     def rows(self) -> Iterator[Row]:
         """The rows in order; a file without any is an error."""
-        empty = True
-        for item in self._items():
-            if not isinstance(item, Skip):
-                empty = False
-                yield item
-        if empty:
-            raise UserError(f"{self.path}: has no rows, expected at least one.")
+        return kept(self._items(), self.where)
 
     def skips(self) -> Mapping[str, int]:
         """How many records each documented rule passes over."""
-        if not self.shape.skips:
-            return {}
-        return Counter(item.rule for item in self._items() if isinstance(item, Skip))
+        return skipped(self._items()) if self.shape.skips else {}
 
     def fingerprint(self) -> str:
         """Names the file's bytes and the way they are read."""
-        digest = blake2b(digest_size=16)
-        digest.update(repr((READING, self.reader, self.shape)).encode())
-        try:
-            with self.path.open("rb") as file:
-                while block := file.read(BLOCK):
-                    digest.update(block)
-        except FileNotFoundError:
-            raise UserError(f"{self.path}: no such file.") from None
-        except OSError as error:
-            raise UserError(f"{self.path}: cannot be read ({error.strerror}).") from None
-        return digest.hexdigest()
+        return fingerprint((self.reader, self.shape), self.path)
 
     def _items(self) -> Iterator[Row | Skip]:
         for record in self.reader.records(self.path):
             yield from self.shape.rows(record)
+
+
+def kept(items: Iterator[Row | Skip], where: str) -> Iterator[Row]:
+    """The rows that no rule passes over; there must be one."""
+    empty = True
+    for item in items:
+        if not isinstance(item, Skip):
+            empty = False
+            yield item
+    if empty:
+        raise UserError(f"{where}: has no rows, expected at least one.")
+
+
+def skipped(items: Iterator[Row | Skip]) -> Mapping[str, int]:
+    """How many records each rule passes over."""
+    return Counter(item.rule for item in items if isinstance(item, Skip))
+
+
+def fingerprint(reading: object, *paths: Path) -> str:
+    """Names the bytes of files, and a way of reading them by its repr."""
+    digest = blake2b(repr((READING, reading)).encode(), digest_size=16)
+    for path in paths:
+        with raw(path) as file:
+            while block := file.read(BLOCK):
+                digest.update(block)
+    return digest.hexdigest()

@@ -13,8 +13,8 @@ from bursar.tasks.shapes import Shape
 from bursar.tasks.sources import FileSource
 from bursar.tasks.task import Task
 
-HIDDEN = frozenset({"test", "test_mismatched", "diagnostic"})
-"""The splits whose labels the benchmarks keep to themselves."""
+KEPT_SECRET = frozenset({"test", "test_mismatched", "diagnostic"})
+"""The splits whose labels GLUE and SuperGLUE keep to themselves."""
 
 
 class Entry(Protocol):
@@ -50,6 +50,7 @@ class Layout:
         folders: where the files lie under the data folder, in any letter case, the first that is
             there; `.` is the data folder itself.
         special: readers and shapes of the splits that come in another format.
+        hidden: the splits that come without labels.
     """
 
     files: Mapping[str, str]
@@ -57,6 +58,7 @@ class Layout:
     shape: Shape
     folders: tuple[str, ...]
     special: Mapping[str, tuple[Reader, Shape]] = field(default_factory=dict)
+    hidden: frozenset[str] = KEPT_SECRET
 
     def sources(self, root: Path) -> dict[str, FileSource]:
         """The splits whose files are there."""
@@ -72,13 +74,9 @@ class Layout:
                     return found
         return None
 
-    def expected(self, root: Path) -> Path:
-        """Where the training file is looked for first."""
-        return root / self.folders[0] / self.files["train"]
-
     def _source(self, split: str, path: Path) -> FileSource:
         reader, shape = self.special.get(split, (self.reader, self.shape))
-        hidden = split in HIDDEN and split not in self.special
+        hidden = split in self.hidden and split not in self.special
         return FileSource(path, reader, shape.hidden() if hidden else shape)
 
 
@@ -100,15 +98,11 @@ class FilesEntry:
 
     def task(self, root: Path | None) -> Task:
         """The task, or one sentence about the file that is missing."""
-        if root is None:
-            raise UserError(
-                f"task {self.name}: its files are looked for in the folder that --data or the "
-                "environment variable BURSAR_DATA names, and neither is given."
-            )
-        sources = self._sources(root)
+        folder = needs_root(self.name, root)
+        sources = self._sources(folder)
         for split in ("train", "dev"):
             if split not in sources:
-                raise self._absent(root, split)
+                raise self._absent(folder, split)
         return Task(self.name, self.kind, sources, self.metrics)
 
     def found(self, root: Path | None) -> Mapping[str, str]:
@@ -122,11 +116,21 @@ class FilesEntry:
         return next(whole, max(candidates, key=len))
 
     def _absent(self, root: Path, split: str) -> UserError:
-        if not root.is_dir():
-            return UserError(f"task {self.name}: the data folder {root} is not there.")
         layout = self.layouts[0]
         path = root / layout.folders[0] / layout.files[split]
         return UserError(f"task {self.name}: no file {path} (nor {path.name}.gz).")
+
+
+def needs_root(name: str, root: Path | None) -> Path:
+    """The data folder, or one sentence about how to name it."""
+    if root is None:
+        raise UserError(
+            f"task {name}: its files are looked for in the folder that --data or the environment "
+            "variable BURSAR_DATA names, and neither is given."
+        )
+    if not root.is_dir():
+        raise UserError(f"task {name}: the data folder {root} is not there.")
+    return root
 
 
 def spelled(root: Path, path: str) -> Path | None:

@@ -3,6 +3,8 @@
 import gzip
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -13,17 +15,25 @@ LONGEST_LINE = 2**26
 """A longer line is no row of a data set, and reading it would fill the memory."""
 
 
-def opened(path: Path) -> BinaryIO:
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
     """A file's bytes, unpacked if it is gzipped, whatever its name says."""
+    with raw(path) as file:
+        if file.peek(2)[:2] == GZIP_MAGIC:
+            with gzip.GzipFile(fileobj=file) as unpacked:
+                yield cast(BinaryIO, unpacked)
+        else:
+            yield file
+
+
+def raw(path: Path) -> BufferedReader:
+    """A file's bytes as they lie on disk."""
     try:
-        file = path.open("rb")
+        return path.open("rb")
     except FileNotFoundError:
         raise UserError(f"{path}: no such file.") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
-    if file.peek(2)[:2] == GZIP_MAGIC:
-        return cast(BinaryIO, gzip.GzipFile(fileobj=file))
-    return file
 
 
 def contents(path: Path) -> bytes:

@@ -1,0 +1,162 @@
+"""The eight tasks of SuperGLUE (Wang et al. 2019), from the files of super.gluebenchmark.com."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from bursar.tasks.catalogue.entry import FilesEntry, Layout
+from bursar.tasks.kinds import Classify, Kind
+from bursar.tasks.metrics import (
+    ACCURACY,
+    EXACT_GROUPS,
+    F1_OVER_ANSWERS,
+    MACRO_F1,
+    Metric,
+)
+from bursar.tasks.readers import Jsonl, Record
+from bursar.tasks.readers.record import brief
+from bursar.tasks.rows import Mark, TextRow
+from bursar.tasks.shapes import Shape, Texts, name
+
+FILES = {"train": "train.jsonl", "dev": "val.jsonl", "test": "test.jsonl"}
+TRUTH = ("false", "true")
+
+
+@dataclass(frozen=True)
+class Wic:
+    """WiC: is a word used in the same sense in two sentences? The word is marked in both."""
+
+    labelled: bool = True
+    skips = False
+
+    def hidden(self) -> "Wic":
+        """The same shape for a split whose labels are not published."""
+        return replace(self, labelled=False)
+
+    def rows(self, record: Record) -> Iterator[TextRow]:
+        """The row that a record holds."""
+        yield TextRow(
+            at=record.at,
+            text=record.text("sentence1"),
+            pair=record.text("sentence2"),
+            label=name(record, "label", record["label"]) if self.labelled else None,
+            marks=(_mark(record, "1"), _mark(record, "2")),
+            id=str(record["idx"]),
+        )
+
+
+@dataclass(frozen=True)
+class Wsc:
+    """WSC: does a pronoun stand for a noun? Both are marked in the text.
+
+    The file counts words, set apart by white space. Where the word at that place is not the one
+    that the file quotes (it happens), the quoted one nearest to it is marked.
+    """
+
+    labelled: bool = True
+    skips = False
+
+    def hidden(self) -> "Wsc":
+        """The same shape for a split whose labels are not published."""
+        return replace(self, labelled=False)
+
+    def rows(self, record: Record) -> Iterator[TextRow]:
+        """The row that a record holds."""
+        text, target = record.text("text"), record.inner("target")
+        yield TextRow(
+            at=record.at,
+            text=text,
+            label=name(record, "label", record["label"]) if self.labelled else None,
+            marks=tuple(_words(target, text, span) for span in ("span1", "span2")),
+            id=str(record["idx"]),
+        )
+
+
+@dataclass(frozen=True)
+class MultiRC:
+    """MultiRC: is this answer to a question about a passage right? A row for each answer.
+
+    A question's answers are a group; a row's id is passage, question and answer.
+    """
+
+    labelled: bool = True
+    skips = False
+
+    def hidden(self) -> "MultiRC":
+        """The same shape for a split whose labels are not published."""
+        return replace(self, labelled=False)
+
+    def rows(self, record: Record) -> Iterator[TextRow]:
+        """The rows that a passage holds."""
+        passage = record.inner("passage")
+        text = passage.text("text")
+        for question in passage.inners("questions"):
+            group = f"{record['idx']}/{question['idx']}"
+            for answer in question.inners("answers"):
+                yield TextRow(
+                    at=record.at,
+                    text=text,
+                    pair=f"{question.text('question')} {answer.text('text')}",
+                    label=name(answer, "label", answer["label"]) if self.labelled else None,
+                    group=group,
+                    id=f"{group}/{answer['idx']}",
+                )
+
+
+def _mark(record: Record, which: str) -> Mark:
+    text = record.text(f"sentence{which}")
+    start, end = (_place(record, f"{edge}{which}") for edge in ("start", "end"))
+    if not start < end <= len(text):
+        raise record.error(f"no piece {start} to {end} in a text of {len(text)} characters")
+    return Mark(start, end, second=which == "2")
+
+
+def _words(target: Record, text: str, span: str) -> Mark:
+    quoted = target.text(f"{span}_text").split()
+    words = list(re.finditer(r"\S+", text))
+    place = _place(target, f"{span}_index")
+    pattern = re.compile(r"\s+".join(map(re.escape, quoted)), re.IGNORECASE)
+    found = list(pattern.finditer(text))
+    if not quoted or not found or place >= len(words):
+        raise target.error(f"{span} {brief(' '.join(quoted))} is not at word {place} of the text")
+    start = words[place].start()
+    nearest = min(found, key=lambda match: abs(match.start() - start))
+    return Mark(nearest.start(), nearest.end())
+
+
+def _place(record: Record, column: str) -> int:
+    value = str(record[column])
+    if not value.isdecimal():
+        raise record.error(f"column {column!r} holds {brief(record[column])}, expected a position")
+    return int(value)
+
+
+def _entry(folder: str, kind: Kind, metrics: tuple[Metric, ...], shape: Shape) -> FilesEntry:
+    folders = (f"superglue/{folder}", folder)
+    layout = Layout(FILES, Jsonl(), shape, folders)
+    return FilesEntry(f"superglue/{folder.lower()}", kind, metrics, (layout,))
+
+
+SUPERGLUE = (
+    _entry(
+        "BoolQ",
+        Classify(TRUTH),
+        (ACCURACY,),
+        Texts("question", "passage", "label", id="idx"),
+    ),
+    _entry(
+        "CB",
+        Classify(("entailment", "contradiction", "neutral")),
+        (ACCURACY, MACRO_F1),
+        Texts("premise", "hypothesis", "label", id="idx"),
+    ),
+    _entry("MultiRC", Classify(("0", "1")), (F1_OVER_ANSWERS, EXACT_GROUPS), MultiRC()),
+    _entry(
+        "RTE",
+        Classify(("entailment", "not_entailment")),
+        (ACCURACY,),
+        Texts("premise", "hypothesis", "label", id="idx"),
+    ),
+    _entry("WiC", Classify(TRUTH, marks=2), (ACCURACY,), Wic()),
+    _entry("WSC", Classify(TRUTH, marks=2), (ACCURACY,), Wsc()),
+)

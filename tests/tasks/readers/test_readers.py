@@ -1,0 +1,260 @@
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from bursar.errors import UserError
+from bursar.tasks.readers import Conll, Csv, Jsonl, Mrqa, Parquet, Reader, Squad, Tsv
+from bursar.tasks.readers import lines as lines_module
+
+
+def values(reader: Reader, path: Path) -> list[tuple[int, dict[str, object]]]:
+    return [(record.at, dict(record.values)) for record in reader.records(path)]
+
+
+def written(tmp_path: Path, content: str | bytes, name: str = "file") -> Path:
+    path = tmp_path / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def complaint(reader: Reader, path: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        list(reader.records(path))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_quotation_mark_in_a_tsv_is_text(tmp_path: Path) -> None:
+    path = written(tmp_path, 'a\tb\n"x\ty"\n')
+    assert values(Tsv(), path) == [(2, {"a": '"x', "b": 'y"'})]
+
+
+def test_a_tsv_may_come_without_a_header(tmp_path: Path) -> None:
+    assert values(Tsv(("a", "b")), written(tmp_path, "x\ty\n")) == [(1, {"a": "x", "b": "y"})]
+
+
+def test_gzip_is_recognised_by_content(tmp_path: Path) -> None:
+    path = written(tmp_path, gzip.compress(b"a\tb\nx\ty\n"), "plainly.tsv")
+    assert values(Tsv(), path) == [(2, {"a": "x", "b": "y"})]
+
+
+def test_a_byte_order_mark_and_carriage_returns_are_no_text(tmp_path: Path) -> None:
+    path = written(tmp_path, "\ufeffa\tb\r\nx\ty\r\n")
+    assert values(Tsv(), path) == [(2, {"a": "x", "b": "y"})]
+
+
+def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:
+    path = written(tmp_path, "a\tb\nx\u2028x\x85x\x0bx\ty\n")
+    assert values(Tsv(), path)[0][1]["a"] == "x\u2028x\x85x\x0bx"
+
+
+def test_too_few_columns_name_file_and_row(tmp_path: Path) -> None:
+    path = written(tmp_path, "a\tb\nx\ty\nx\n")
+    record = list(Tsv().records(path))[1]
+    with pytest.raises(UserError, match=r"file, row 3: too few columns, 1 where the header has 2"):
+        record["b"]
+
+
+def test_too_many_columns_are_an_error_or_left_alone(tmp_path: Path) -> None:
+    path = written(tmp_path, "a\tb\nx\ty\tz\n")
+    assert "row 2: too many columns, 3 where the header has 2" in complaint(Tsv(), path)
+    assert values(Tsv(wide="cut"), path) == [(2, {"a": "x", "b": "y"})]
+
+
+def test_a_missing_column_names_those_that_are_there(tmp_path: Path) -> None:
+    record = next(Tsv().records(written(tmp_path, "a\tb\nx\ty\n")))
+    with pytest.raises(UserError, match=r"no column 'c'; columns found: a, b"):
+        record["c"]
+
+
+def test_a_column_must_be_in_the_header_once(tmp_path: Path) -> None:
+    assert "column 'a' twice" in complaint(Tsv(), written(tmp_path, "a\ta\nx\ty\n"))
+
+
+def test_a_quoted_csv_field_may_span_lines(tmp_path: Path) -> None:
+    path = written(tmp_path, 'a,b\n"x, ""y""\nz",1\nw,2\n')
+    assert values(Csv(), path) == [(2, {"a": 'x, "y"\nz', "b": "1"}), (4, {"a": "w", "b": "2"})]
+
+
+def test_a_csv_field_may_be_long_and_the_process_wide_limit_stays(tmp_path: Path) -> None:
+    import csv
+
+    limit = csv.field_size_limit()
+    long = "x" * (limit + 1)
+    assert values(Csv(), written(tmp_path, f"a,b\n{long},1\n"))[0][1]["a"] == long
+    assert csv.field_size_limit() == limit
+
+
+def test_an_unclosed_csv_quote_names_the_row_where_it_opens(tmp_path: Path) -> None:
+    message = complaint(Csv(), written(tmp_path, 'a,b\nx,1\n"y,2\nz,3\n'))
+    assert "row 3: not well-formed CSV" in message
+
+
+def test_jsonl_keeps_types_and_skips_blank_lines(tmp_path: Path) -> None:
+    path = written(tmp_path, '{"a": 1, "b": [true]}\n\n{"a": null}\n')
+    assert values(Jsonl(), path) == [(1, {"a": 1, "b": [True]}), (3, {"a": None})]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{", "not valid JSON"),
+        ("[1]", "expected a JSON mapping, found [1]"),
+        ('{"a": ' + "1" * 5000 + "}", "not valid JSON"),
+        ("[" * 100_000, "not valid JSON"),
+        ('{"a": "\\ud800"}', "half a surrogate pair"),
+    ],
+)
+def test_broken_json_names_file_and_row(tmp_path: Path, line: str, reason: str) -> None:
+    message = complaint(Jsonl(), written(tmp_path, '{"a": 1}\n' + line))
+    assert "file, row 2: " in message
+    assert reason in message
+
+
+def test_whole_surrogate_pairs_are_fine(tmp_path: Path) -> None:
+    assert values(Jsonl(), written(tmp_path, '{"a": "\\ud83d\\ude00"}')) == [(1, {"a": "😀"})]
+
+
+@pytest.mark.parametrize("reader", [Tsv(), Csv(), Jsonl(), Conll(), Squad(), Mrqa()])
+def test_text_that_is_not_utf8_names_file_and_row(tmp_path: Path, reader: Reader) -> None:
+    message = complaint(reader, written(tmp_path, b'{"a": 1, "qas": [], "context": ""}\n\xff\n'))
+    assert "file, row 2: not UTF-8" in message
+
+
+@pytest.mark.parametrize("reader", [Tsv(), Csv(), Jsonl(), Conll(), Squad(), Mrqa(), Parquet()])
+def test_a_missing_file_is_named(tmp_path: Path, reader: Reader) -> None:
+    assert complaint(reader, tmp_path / "absent").endswith("absent: no such file.")
+
+
+@pytest.mark.parametrize("reader", [Tsv(), Csv(), Jsonl(), Conll(), Squad(), Mrqa()])
+def test_truncated_gzip_is_named(tmp_path: Path, reader: Reader) -> None:
+    line = json.dumps({"context": "", "qas": []}) + "\n"
+    whole = gzip.compress((line * 50).encode())
+    path = written(tmp_path, whole[: len(whole) - 9])
+    assert "damaged or truncated" in complaint(reader, path)
+
+
+def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
+    assert "cannot be read" in complaint(Tsv(), tmp_path)
+
+
+def test_a_line_without_end_does_not_fill_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines_module, "LONGEST_LINE", 100)
+    message = complaint(Tsv(), written(tmp_path, "a\tb\n" + "x" * 1000))
+    assert "row 2: longer than 100 bytes" in message
+
+
+def test_conll_sentences_stand_at_their_first_line(tmp_path: Path) -> None:
+    path = written(tmp_path, "\nA\tO\nB\tB-x\n\t\n\n\nC\tO")
+    assert values(Conll(), path) == [
+        (2, {"words": ["A", "B"], "tags": ["O", "B-x"]}),
+        (7, {"words": ["C"], "tags": ["O"]}),
+    ]
+
+
+def test_conll_without_tags_has_words_alone(tmp_path: Path) -> None:
+    assert values(Conll(), written(tmp_path, "A\nB\n")) == [(1, {"words": ["A", "B"]})]
+
+
+def test_a_conll_line_without_its_tag_names_file_and_row(tmp_path: Path) -> None:
+    message = complaint(Conll(), written(tmp_path, "A\tO\nB\n"))
+    assert "file, row 2: found 'B', expected a word, a tab and its tag" in message
+
+
+SQUAD = {
+    "version": "1.1",
+    "data": [
+        {
+            "title": "t",
+            "paragraphs": [
+                {
+                    "context": "the cat sat",
+                    "qas": [
+                        {
+                            "id": "q1",
+                            "question": "who?",
+                            "answers": [{"text": "cat", "answer_start": 4}],
+                        },
+                        {"id": "q2", "question": "where?", "answers": [], "is_impossible": True},
+                        {"id": "q3", "question": "when?"},
+                    ],
+                }
+            ],
+        }
+    ],
+}
+
+
+def test_squad_has_a_record_for_each_question(tmp_path: Path) -> None:
+    found = values(Squad(), written(tmp_path, json.dumps(SQUAD)))
+    assert [(at, v["id"], v["context"], v["answers"]) for at, v in found] == [
+        (1, "q1", "the cat sat", [("cat", 4)]),
+        (2, "q2", "the cat sat", []),
+        (3, "q3", "the cat sat", None),
+    ]
+
+
+def test_a_squad_question_without_its_text_is_named(tmp_path: Path) -> None:
+    broken = json.loads(json.dumps(SQUAD))
+    del broken["data"][0]["paragraphs"][0]["qas"][1]["question"]
+    message = complaint(Squad(), written(tmp_path, json.dumps(broken)))
+    assert "file, row 2: no column 'question'" in message
+
+
+MRQA = [
+    {"header": {"dataset": "SQuAD", "split": "train"}},
+    {
+        "id": "c",
+        "context": "the cat sat",
+        "context_tokens": [["the", 0], ["cat", 4], ["sat", 8]],
+        "qas": [
+            {
+                "id": "x",
+                "qid": "q1",
+                "question": "who?",
+                "question_tokens": [["who", 0], ["?", 3]],
+                "answers": ["cat"],
+                "detected_answers": [
+                    {"text": "cat", "char_spans": [[4, 6]], "token_spans": [[1, 1]]}
+                ],
+            }
+        ],
+    },
+]
+
+
+def test_mrqa_spans_include_their_last_character(tmp_path: Path) -> None:
+    lines = "\n".join(json.dumps(line) for line in MRQA)
+    assert values(Mrqa(), written(tmp_path, gzip.compress(lines.encode()))) == [
+        (
+            2,
+            {"id": "q1", "question": "who?", "context": "the cat sat", "answers": [("cat", 4)]},
+        )
+    ]
+
+
+def test_a_span_that_is_none_names_file_and_row(tmp_path: Path) -> None:
+    broken = json.loads(json.dumps(MRQA))
+    broken[1]["qas"][0]["detected_answers"][0]["char_spans"] = [[7]]
+    lines = "\n".join(json.dumps(line) for line in broken)
+    assert "file, row 2: char_spans holds [7]" in complaint(Mrqa(), written(tmp_path, lines))
+
+
+def test_parquet_is_read_in_batches(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": [str(i) for i in range(3000)], "b": list(range(3000))}), path)
+    found = values(Parquet(), path)
+    assert len(found) == 3000
+    assert found[2999] == (3000, {"a": "2999", "b": 2999})
+
+
+def test_what_is_no_parquet_says_so(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    assert "not readable as Parquet" in complaint(Parquet(), written(tmp_path, b"x" * 100))
