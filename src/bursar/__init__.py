@@ -1,9 +1,11 @@
 """Bursar spends a training budget across tasks."""
 
 from bursar.policies import (
+    ActivePrioritization,
     Annealed,
     Cycle,
     Draw,
+    Exp3S,
     Fixed,
     Outcome,
     Policy,
@@ -11,12 +13,15 @@ from bursar.policies import (
     Schedule,
     TaskSize,
     Temperature,
+    Thompson,
 )
 
 __all__ = [
+    "ActivePrioritization",
     "Annealed",
     "Cycle",
     "Draw",
+    "Exp3S",
     "Fixed",
     "Outcome",
     "Policy",
@@ -24,4 +29,5 @@ __all__ = [
     "Schedule",
     "TaskSize",
     "Temperature",
+    "Thompson",
 ]

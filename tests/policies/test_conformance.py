@@ -1,6 +1,17 @@
 """Every policy of the library passes the suite that it ships."""
 
-from bursar import Annealed, Cycle, Fixed, Random, Schedule, TaskSize, Temperature
+from bursar import (
+    ActivePrioritization,
+    Annealed,
+    Cycle,
+    Exp3S,
+    Fixed,
+    Random,
+    Schedule,
+    TaskSize,
+    Temperature,
+    Thompson,
+)
 from bursar.policies import POLICIES
 from bursar.testing import PolicyConformance
 
@@ -53,6 +64,28 @@ class TestCycle(PolicyConformance):
 class TestSchedule(PolicyConformance):
     def make(self, tasks):
         return Schedule([shares_without_the_first(tasks), shares(tasks)], steps=50)
+
+
+class TestExp3S(PolicyConformance):
+    def make(self, tasks):
+        return Exp3S(tasks, eta=0.2)
+
+
+class TestExp3SToTheLetter(PolicyConformance):
+    def make(self, tasks):
+        return Exp3S(tasks, eta=0.2, divide_by="rho")
+
+
+class TestThompson(PolicyConformance):
+    longest = 12  # a round costs a quadrature
+
+    def make(self, tasks):
+        return Thompson(tasks, primary=tasks[0], batches=3)
+
+
+class TestActivePrioritization(PolicyConformance):
+    def make(self, tasks):
+        return ActivePrioritization(tasks, every=5, limit=0.2)
 
 
 def test_every_policy_of_the_library_is_held_to_it():

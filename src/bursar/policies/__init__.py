@@ -1,14 +1,18 @@
 """Who gets the next batch: one file a policy, all behind one small ask/tell interface."""
 
+from bursar.policies.active import ActivePrioritization
 from bursar.policies.annealed import Annealed
 from bursar.policies.base import Draw, Facts, Outcome, Policy
 from bursar.policies.cycle import Cycle
+from bursar.policies.exp3s import Exp3S
 from bursar.policies.fixed import Fixed
 from bursar.policies.random import Random
+from bursar.policies.scaler import QuantileScaler, Scaler
 from bursar.policies.schedule import Schedule
 from bursar.policies.signals import DevScore, Gain, Loss, Signal, Uncertainty
 from bursar.policies.task_size import TaskSize
 from bursar.policies.temperature import Temperature
+from bursar.policies.thompson import Thompson, Utility
 
 POLICIES: tuple[type[Policy], ...] = (
     Random,
@@ -18,24 +22,33 @@ POLICIES: tuple[type[Policy], ...] = (
     Fixed,
     Cycle,
     Schedule,
+    Exp3S,
+    Thompson,
+    ActivePrioritization,
 )
 
 __all__ = [
     "POLICIES",
+    "ActivePrioritization",
     "Annealed",
     "Cycle",
     "DevScore",
     "Draw",
+    "Exp3S",
     "Facts",
     "Fixed",
     "Gain",
     "Loss",
     "Outcome",
     "Policy",
+    "QuantileScaler",
     "Random",
+    "Scaler",
     "Schedule",
     "Signal",
     "TaskSize",
     "Temperature",
+    "Thompson",
     "Uncertainty",
+    "Utility",
 ]

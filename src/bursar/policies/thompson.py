@@ -1,0 +1,202 @@
+"""Thompson sampling: which tasks help a primary task."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bursar.policies.base import Outcome, Policy
+from bursar.policies.largest import probability_largest
+from bursar.policies.signals import DevScore, Signal
+
+
+@dataclass(frozen=True)
+class Utility:
+    """How useful a task was to the primary, as far as its pulls tell.
+
+    Args:
+        task: its name.
+        mean: the expected utility, a / (a + b).
+        low: lower end of the central 95% credible interval.
+        high: upper end of it.
+        pulls: the rounds it was given.
+    """
+
+    task: str
+    mean: float
+    low: float
+    high: float
+    pulls: int
+
+
+class Thompson(Policy):
+    """Gives rounds of mini-batches to the tasks that keep a primary task improving.
+
+    The first stage of AutoSeM (Guo, Pasunuru and Bansal 2019, Algorithm 1). The utility of task k
+    is θ_k ~ Beta(a_k, b_k). A round draws all θ; the task with the largest gets its mini-batches.
+    Then r = 1 if the primary's dev score did not fall since the last round, else 0, and
+
+        (a, b) ← (1 - γ) (a, b) + γ (a₀, b₀)  for all tasks;  (a, b) ← (a + r, b + 1 - r)  for k.
+
+    The logged distribution of every draw in a round is that of the round's one decision. So each
+    draw's propensity is right on its own, and importance weights over single draws are unbiased;
+    but the draws of a round are one piece of evidence, not several.
+
+    Args:
+        tasks: the names of the tasks, the primary among them.
+        primary: the task that the others are to help.
+        decay: γ; an arm remembers about 1/γ rounds. The authors' code has 0.3, which forgets after
+            three.
+        prior: (a₀, b₀).
+        primary_prior: where the primary starts. The paper makes it "slightly stronger" without a
+            number; one success ahead makes it the likeliest first arm and is soon outvoted.
+        batches: mini-batches in a round.
+        propensity: from `a` and `b`, the probability of each arm to have the largest draw.
+
+    >>> from bursar.rng import stream
+    >>> policy = Thompson(["rte", "mnli", "noise"], primary="rte", batches=1)
+    >>> rng = stream(1, "draws")
+    >>> score = 0.5
+    >>> for _ in range(200):
+    ...     draw = policy.ask(rng)
+    ...     score += -0.01 if draw.task == "noise" else 0.01
+    ...     policy.tell(Outcome(draw, score=score))
+    >>> policy.select(top=1)
+    ['rte', 'mnli']
+    """
+
+    name = "thompson"
+
+    def __init__(
+        self,
+        tasks: Sequence[str],
+        primary: str,
+        decay: float = 0.05,
+        prior: tuple[float, float] = (1.0, 1.0),
+        primary_prior: tuple[float, float] = (2.0, 1.0),
+        batches: int = 10,
+        propensity: Callable[
+            [NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]
+        ] = probability_largest,
+    ) -> None:
+        super().__init__(tasks)
+        if primary not in self.tasks:
+            raise ValueError(f"primary: expected one of {list(self.tasks)}, found {primary!r}")
+        if not 0 <= decay < 1 or batches < 1:
+            raise ValueError(
+                "decay, batches: expected 0 <= decay < 1 and batches of at least 1,"
+                f" found {decay}, {batches}"
+            )
+        if not all(p > 0 for p in (*prior, *primary_prior)):
+            raise ValueError(
+                "prior, primary_prior: expected pairs of numbers above 0,"
+                f" found {prior}, {primary_prior}"
+            )
+        self.primary = primary
+        self.needs = frozenset({DevScore(primary)})
+        self._decay = decay
+        self._prior = np.array(prior, dtype=np.float64)
+        self._batches = batches
+        self._propensity = propensity
+        # Rows a and b, shape (2, tasks).
+        self._beliefs = np.tile(self._prior[:, None], len(self.tasks))
+        self._beliefs[:, self.tasks.index(primary)] = primary_prior
+        self._evidence = self._beliefs.copy()
+        self._pulls = np.zeros(len(self.tasks), dtype=np.int64)
+        self._reference = 0.0
+        self._arm = 0
+        self._probabilities: NDArray[np.float64] | None = None
+
+    def probabilities(self) -> NDArray[np.float64]:
+        """The probability of each task to be the choice of the round that the next draw is in."""
+        if self._probabilities is None:
+            self._probabilities = self._propensity(*self._beliefs)
+            self._probabilities.flags.writeable = False
+        return self._probabilities
+
+    def _choose(self, probabilities: NDArray[np.float64], rng: np.random.Generator) -> int:
+        if self.draws % self._batches == 0:
+            a, b = self._beliefs
+            theta = rng.beta(a, b)
+            best = np.flatnonzero(theta == theta.max())
+            self._arm = int(best[0] if len(best) == 1 else rng.choice(best))
+        return self._arm
+
+    def due(self) -> frozenset[Signal]:
+        """The primary's dev score, at the end of a round."""
+        return self.needs if self._round_is_over() else frozenset()
+
+    def _round_is_over(self) -> bool:
+        return self.draws > 0 and self.draws % self._batches == 0
+
+    def tell(self, outcome: Outcome) -> None:
+        """Learn from the dev score at the end of a round, if it was measured."""
+        if not self._round_is_over() or outcome.score is None or not math.isfinite(outcome.score):
+            return
+        reward = 1.0 if outcome.score >= self._reference else 0.0
+        self._reference = outcome.score
+        self._update(outcome.draw.index, reward)
+
+    def _update(self, arm: int, reward: float) -> None:
+        self._beliefs *= 1 - self._decay
+        self._beliefs += self._decay * self._prior[:, None]
+        self._beliefs[:, arm] += (reward, 1 - reward)
+        self._evidence[:, arm] = self._beliefs[:, arm]
+        self._pulls[arm] += 1
+        self._probabilities = None
+
+    def utilities(self) -> list[Utility]:
+        """What each task's own pulls tell: its posterior as it was after its latest round.
+
+        An arm that is not pulled drifts back to its prior; that is how the bandit comes to try it
+        again, but nothing was learned from it, so it is not counted here.
+        """
+        from scipy.special import betaincinv
+
+        a, b = self._evidence
+        low, high = betaincinv(a, b, 0.025), betaincinv(a, b, 0.975)
+        return [
+            Utility(task, float(a[k] / (a[k] + b[k])), float(low[k]), float(high[k]), int(pulls))
+            for k, (task, pulls) in enumerate(zip(self.tasks, self._pulls, strict=True))
+        ]
+
+    def select(self, top: int = 2, threshold: float = 0.5) -> list[str]:
+        """The primary, its `top` most useful tasks, and any other whose utility is higher.
+
+        Args:
+            top: how many to take in any case, of those that were pulled at all.
+            threshold: the utility above which further ones are taken.
+        """
+        pulled = [u for u in self.utilities() if u.pulls > 0 and u.task != self.primary]
+        ranked = sorted(pulled, key=lambda u: -u.mean)
+        chosen = [u.task for i, u in enumerate(ranked) if i < top or u.mean > threshold]
+        return [self.primary, *chosen]
+
+    def inner(self) -> dict[str, Any]:
+        """The posteriors and pull counts by task."""
+        a, b = self._beliefs.tolist()
+        return {
+            "a": dict(zip(self.tasks, a, strict=True)),
+            "b": dict(zip(self.tasks, b, strict=True)),
+            "pulls": dict(zip(self.tasks, self._pulls.tolist(), strict=True)),
+        }
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "beliefs": self._beliefs.tolist(),
+            "evidence": self._evidence.tolist(),
+            "pulls": self._pulls.tolist(),
+            "reference": self._reference,
+            "arm": self._arm,
+        }
+
+    def _load(self, state: Mapping[str, Any]) -> None:
+        self._beliefs = np.array(state["beliefs"], dtype=np.float64)
+        self._evidence = np.array(state["evidence"], dtype=np.float64)
+        self._pulls = np.array(state["pulls"], dtype=np.int64)
+        self._reference = state["reference"]
+        self._arm = state["arm"]
+        self._probabilities = None
