@@ -55,7 +55,7 @@ class TextEncoder(Encoder):
         super().__init__()
         # The pooler is trained for another task, and an unused one would only cost memory.
         if getattr(model, "pooler", None) is not None:
-            model.pooler = None
+            setattr(model, "pooler", None)  # noqa: B010 (its type knows no None)
         self.model = model
         self.pooling = pooling
         self.width = int(model.config.hidden_size)
@@ -97,7 +97,7 @@ def _layers(model: PreTrainedModel) -> list[nn.Module]:
     stacks = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
     if not stacks:
         raise UserError(f"model.freeze: found no stack of layers in {type(model).__name__}")
-    return list(max(stacks, key=len))
+    return list(max(stacks, key=lambda stack: len(stack)))
 
 
 class ImageEncoder(Encoder):
@@ -202,8 +202,10 @@ def _pretrained(folder: str, layers: int | None) -> PreTrainedModel:
                     f"model.layers: found {layers}, but the encoder has {config.num_hidden_layers}"
                 )
             config.num_hidden_layers = layers
-        model: PreTrainedModel = AutoModel.from_pretrained(folder, config=config)
-    return model.to(torch.float32)
+        model: PreTrainedModel = AutoModel.from_pretrained(
+            folder, config=config, dtype=torch.float32
+        )
+    return model
 
 
 def first_line(error: Exception) -> str:

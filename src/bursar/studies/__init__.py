@@ -1,0 +1,1 @@
+"""Several runs with a purpose: compare policies, improve one from journals."""

@@ -24,6 +24,7 @@ from bursar.training.checkpoints import Snapshot
 from bursar.training.evaluation import Scores
 from bursar.training.files import whole_folder, write_whole
 from bursar.training.optimizer import load_optimizer_tensors, optimizer_tensors
+from bursar.training.policy import PolicyTrainer
 from bursar.training.prepare import Prepared, Reading, prepare, resolve, tokenizer_of
 from bursar.training.trainer import Trainer, Watcher
 
@@ -226,7 +227,9 @@ class _Session:
         kinds = {entry.task.name: entry.task.kind for entry in self.parts.prepared}
         model = store.build(self.config.model, kinds, self.parts.tokenizer, self.config.seed)
         policy = build_policy(self.config.policy, self.facts)
-        return Trainer(self.config, self.parts.prepared, model, policy, journal, self.watchers)
+        return PolicyTrainer(
+            self.config, self.parts.prepared, model, policy, journal, self.watchers
+        )
 
     def _spend(self, trainer: Trainer) -> Finished:
         """Steps, evaluations and checkpoints until the budget is spent."""
@@ -282,7 +285,8 @@ class _Session:
     def _finish(self, trainer: Trainer) -> Finished:
         """Keep the best model, and write the scores: the sign that the run is over."""
         progress = self.progress
-        assert progress.best_step is not None and progress.best is not None  # the last step scores
+        assert progress.best_step is not None  # the last step is always scored
+        assert progress.best is not None
         best = checkpoints.load(self.folder / CHECKPOINTS / f"step-{progress.best_step}")
         trainer.model.load_state_dict(best.model)
         with whole_folder(self.folder / MODEL) as aside:

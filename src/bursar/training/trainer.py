@@ -1,7 +1,8 @@
-"""The loop."""
+"""What every way of training shares: batches, the step, evaluation, state."""
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -10,12 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bursar import rng as streams_of
 from bursar.config import RunConfig
 from bursar.errors import RunInterruptedError
 from bursar.journal import Evaluation, Inner, Journal
 from bursar.models.multitask import MultiTaskModel
-from bursar.policies import DevScore, Draw, Gain, Outcome, Policy, Uncertainty
 from bursar.rng import seed_for
 from bursar.tasks.batches import Batch, Stream
 from bursar.training.evaluation import Scores, evaluate, mean, tensors
@@ -41,17 +40,15 @@ class Spent:
     backward: int = 0
 
 
-class Trainer:
-    """Spends a budget of steps as a policy says.
+class Trainer(ABC):
+    """Spends a budget of steps as somebody else decides.
 
-    It decides nothing: the policy says which task is next, the trainer draws the batch, takes the
-    step, measures the signals that are due, and tells.
+    A subclass says in `advance` what one step of the budget is: `PolicyTrainer` asks a policy.
 
     Args:
         config: the run's configuration.
-        prepared: the tasks, in the order of the policy's.
+        prepared: the tasks, in order.
         model: what learns.
-        policy: who decides.
         journal: where it is written down.
         watchers: who looks on.
     """
@@ -61,14 +58,12 @@ class Trainer:
         config: RunConfig,
         prepared: Sequence[Prepared],
         model: MultiTaskModel,
-        policy: Policy,
         journal: Journal,
         watchers: Sequence[Watcher] = (),
     ) -> None:
         self.config = config
         self.device = pick_device(config.device)
         self.model = model.to(self.device)
-        self.policy = policy
         self.journal = journal
         self.watchers = watchers
         self.tasks = {entry.task.name: entry.task for entry in prepared}
@@ -78,54 +73,49 @@ class Trainer:
             for entry in prepared
         }
         self.optimizer = build_optimizer(self.model, config.optimizer)
-        self.rng = streams_of.stream(config.seed, "draws")
         self.spent = Spent()
         self.step = 0
         self._autocast = wants_bfloat16(config.precision, self.device)
 
+    @abstractmethod
     def advance(self) -> None:
-        """One step of the budget: draw, batch, step, outcome."""
-        began = time.perf_counter()
-        step = self.step + 1
-        draw = self.policy.ask(self.rng)
-        batch = self.streams[draw.task].next()
-        loss = self.update(step, batch)
-        outcome = self.measure(step, draw, batch, loss)
-        self.policy.tell(outcome)
-        self.step = step
-        tokens = batch.tokens
-        self.journal.draw(
-            step,
-            outcome,
-            examples=len(batch.items),
-            tokens=tokens,
-            seconds=round(time.perf_counter() - began, 4),
-        )
-        for watcher in self.watchers:
-            watcher.stepped(step, draw.task, loss, tokens)
+        """One step of the budget."""
 
-    def update(self, step: int, batch: Batch) -> float:
-        """One optimiser step on a batch; returns its loss before the step."""
+    def inner(self) -> dict[str, Any]:
+        """What the one who decides believes, for the journal."""
+        return {}
+
+    def update(self, step: int, batches: Sequence[tuple[Batch, float]]) -> list[float]:
+        """One optimiser step on the weighted sum of the batches' losses; returns each loss."""
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
-        torch.manual_seed(seed_for(self.config.seed, "dropout", step))
-        loss = 0.0
-        for share, inputs in self._parts(batch):
-            part = self.loss(batch.task, inputs) * share
-            part.backward()
-            loss += float(part.detach())
-        self.spent.forward += len(batch.items)
-        self.spent.backward += len(batch.items)
-        if not math.isfinite(loss):
-            raise RunInterruptedError(
-                f"task {batch.task}, step {step}: the loss is {loss}, which is no number to go on "
-                "from; the last checkpoint is whole. Lower optimizer.lr or look at the task's data, "
-                "then resume or start again."
-            )
+        self.seed_dropout(step)
+        losses = [self._backward(step, batch, weight) for batch, weight in batches]
         set_rate(self.optimizer, self.config.optimizer, step, self.config.budget.steps)
         if self.config.optimizer.clip:
             torch.nn.utils.clip_grad_norm_(trained(self.optimizer), self.config.optimizer.clip)
         self.optimizer.step()
+        return losses
+
+    def seed_dropout(self, step: int) -> None:
+        """Make dropout at a step depend on the run's seed and the step alone."""
+        torch.manual_seed(seed_for(self.config.seed, "dropout", step))
+
+    def _backward(self, step: int, batch: Batch, weight: float) -> float:
+        """Adds a batch's gradient; returns its loss."""
+        loss = 0.0
+        for share, inputs in self.parts(batch):
+            part = self.loss(batch.task, inputs)
+            (part * (share * weight)).backward()
+            loss += float(part.detach()) * share
+        self.spent.forward += len(batch.items)
+        self.spent.backward += len(batch.items)
+        if not math.isfinite(loss):
+            raise RunInterruptedError(
+                f"task {batch.task}, step {step}: the loss is {loss}, no number to go on from; the "
+                "last checkpoint is whole. Look at the task's data or lower optimizer.lr, then "
+                "start again."
+            )
         return loss
 
     def loss(self, task: str, inputs: Mapping[str, Tensor]) -> Tensor:
@@ -134,50 +124,20 @@ class Trainer:
             logits = self.model(task, inputs)
         return self.tasks[task].kind.loss(logits, inputs)
 
-    def _parts(self, batch: Batch) -> list[tuple[float, dict[str, Tensor]]]:
-        """The batch in `accumulate` parts, each with its share of the examples."""
-        parts = min(self.config.budget.accumulate, len(batch.items))
-        if parts == 1:
+    def parts(self, batch: Batch) -> list[tuple[float, dict[str, Tensor]]]:
+        """The batch in `accumulate` parts on the device, each with its share of the examples."""
+        count = min(self.config.budget.accumulate, len(batch.items))
+        if count == 1:
             return [(1.0, tensors(batch, self.device))]
         split = self.streams[batch.task].split
-        pieces = [
-            Batch(batch.task, items, split.batch(items))
-            for items in np.array_split(batch.items, parts)
-        ]
+        pieces = np.array_split(batch.items, count)
         return [
-            (len(piece.items) / len(batch.items), tensors(piece, self.device)) for piece in pieces
+            (
+                len(items) / len(batch.items),
+                tensors(Batch(batch.task, items, split.batch(items)), self.device),
+            )
+            for items in pieces
         ]
-
-    def measure(self, step: int, draw: Draw, batch: Batch, loss: float) -> Outcome:
-        """The outcome of a draw, with the signals that the policy wants for it and no others."""
-        gain = score = uncertainty = None
-        for signal in self.policy.due():
-            if isinstance(signal, Gain):
-                gain = loss - self._loss_again(step, batch)
-            elif isinstance(signal, DevScore):
-                score = self._score(signal)
-            elif isinstance(signal, Uncertainty):
-                uncertainty = self._uncertainty(step, signal)
-        return Outcome(draw, loss=loss, gain=gain, score=score, uncertainty=uncertainty)
-
-    @torch.no_grad()
-    def _loss_again(self, step: int, batch: Batch) -> float:
-        """The loss on the same batch under the same dropout masks."""
-        torch.manual_seed(seed_for(self.config.seed, "dropout", step))
-        parts = self._parts(batch)
-        self.spent.forward += len(batch.items)
-        return sum(float(self.loss(batch.task, inputs)) * share for share, inputs in parts)
-
-    def _score(self, signal: DevScore) -> float:
-        split = self.dev[signal.task].at_most(signal.examples)
-        self.spent.forward += len(split)
-        scores = evaluate(
-            self.model, self.tasks[signal.task], split, self.config.evaluate.batch, self.device
-        )
-        return scores.score
-
-    def _uncertainty(self, step: int, signal: Uncertainty) -> dict[str, float]:
-        raise NotImplementedError
 
     def evaluate(self) -> tuple[dict[str, Scores], float]:
         """Score every task on its dev split, and write it down."""
@@ -188,7 +148,7 @@ class Trainer:
             for name, task in self.tasks.items()
         }
         score = mean({name: value.score for name, value in scores.items()})
-        if inner := self.policy.inner():
+        if inner := self.inner():
             self.journal.append(Inner(self.step, inner))
         self.journal.append(
             Evaluation(
@@ -208,8 +168,6 @@ class Trainer:
     def state_dict(self) -> dict[str, Any]:
         """Everything but tensors that the next step depends on."""
         return {
-            "policy": self.policy.state_dict(),
-            "draws": streams_of.state_of(self.rng),
             "streams": {name: stream.state_dict() for name, stream in self.streams.items()},
             "spent": {"forward": self.spent.forward, "backward": self.spent.backward},
         }
@@ -217,8 +175,6 @@ class Trainer:
     def load_state_dict(self, step: int, state: Mapping[str, Any]) -> None:
         """Stand where `state_dict` was taken, after `step` steps."""
         self.step = step
-        self.policy.load_state_dict(state["policy"])
-        self.rng = streams_of.restore(state["draws"])
         for name, stream in self.streams.items():
             stream.load_state_dict(state["streams"][name])
         self.spent = Spent(**state["spent"])

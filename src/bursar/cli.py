@@ -1,0 +1,343 @@
+"""The command line: a thin shell over the library."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import mean
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from bursar.errors import BursarError, UserError
+from bursar.progress import Bars, Lines, Quiet, View, live
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from bursar.config import RunConfig
+    from bursar.studies.compare import Comparison
+    from bursar.training.evaluation import Scores
+    from bursar.training.run import Finished
+
+app = typer.Typer(
+    name="bursar",
+    help="Spends a training budget across tasks.\n\n"
+    "Try `bursar demo`, then `bursar run FILE` with a run file of your own:\n\n"
+    "    tasks: [glue/cola, glue/rte]\n\n"
+    "    policy: exp3s\n\n"
+    "    budget: {steps: 2000, batch: 16}",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+out = Console(highlight=False)
+
+DataOption = Annotated[
+    str | None,
+    typer.Option("--data", envvar="BURSAR_DATA", help="Folder of the official data sets."),
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")]
+RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.")]
+RunFile = Annotated[Path, typer.Argument(metavar="FILE", help="A run file.")]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a key, e.g. budget.steps=500."),
+]
+
+
+def main() -> None:
+    """Entry point: a user's mistake is one sentence and exit code 2."""
+    try:
+        app()
+    except BursarError as error:
+        print(f"bursar: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("bursar: stopped; `bursar resume` goes on from the last checkpoint", file=sys.stderr)
+        sys.exit(130)
+
+
+class Shower:
+    """Makes the view of each run: a bar on a terminal, lines elsewhere, nothing if quiet."""
+
+    def __init__(self, progress: "Progress | None", quiet: bool) -> None:
+        self._progress = progress
+        self._quiet = quiet
+
+    def view(self, title: str, steps: int) -> View:
+        """The view of one run."""
+        if self._quiet:
+            return Quiet()
+        if self._progress is not None:
+            return Bars(self._progress, title, steps)
+        return Lines(out, title, steps)
+
+
+@contextmanager
+def showing(quiet: bool) -> Iterator[Shower]:
+    """Where runs are shown."""
+    if quiet or not out.is_terminal:
+        yield Shower(None, quiet)
+        return
+    with live(out) as progress:
+        yield Shower(progress, quiet)
+
+
+@app.command()
+def run(
+    file: RunFile,
+    to: Annotated[Path | None, typer.Option("--out", help="Run folder; runs/NAME if not given.")] = None,
+    sets: Sets = None,
+    data: DataOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Train as a run file says.
+
+    bursar run small-glue.yaml
+    bursar run small-glue.yaml --set policy=task_size --set seed=2 --out runs/size-2
+    """
+    from bursar import config as configs
+
+    config = configs.load(file, sets or (), data)
+    folder = to or Path("runs") / config.name
+    with showing(quiet) as shower:
+        result = _run_new(config, folder, shower)
+    _tell(result, folder, quiet)
+
+
+def _run_new(config: "RunConfig", folder: Path, shower: Shower, title: str = "") -> "Finished":
+    from bursar.training import run as runs
+
+    view = shower.view(title or config.name, config.budget.steps)
+    return runs.run(config, folder, watchers=[view], reading=view.reading)
+
+
+@app.command()
+def resume(folder: RunFolder, quiet: QuietOption = False) -> None:
+    """Go on with a run from its last checkpoint, bit for bit.
+
+    bursar resume runs/small-glue
+    """
+    with showing(quiet) as shower:
+        result = _resume(folder, shower)
+    _tell(result, folder, quiet)
+
+
+def _resume(folder: Path, shower: Shower, title: str = "") -> "Finished":
+    from bursar.training import run as runs
+
+    config = runs.config_of(folder)
+    view = shower.view(title or config.name, config.budget.steps)
+    return runs.resume(folder, watchers=[view], reading=view.reading)
+
+
+def _run_or_resume(config: "RunConfig", folder: Path, shower: Shower, title: str) -> "Finished":
+    from bursar.training import run as runs
+
+    if not (folder / runs.RUN).exists():
+        return _run_new(config, folder, shower, title)
+    if runs.config_of(folder) != config:
+        raise UserError(
+            f"{folder}: there is a run of another configuration here; choose another --out"
+        )
+    return _resume(folder, shower, title)
+
+
+def _tell(result: "Finished", folder: Path, quiet: bool) -> None:
+    if quiet:
+        out.print(f"{100 * result.score:.2f}")
+        return
+    out.print(_scores_table(result.tasks, result.score))
+    out.print(f"Best at step {result.step}. Run folder: {folder}", soft_wrap=True)
+    _report(folder)
+
+
+def _report(folder: Path) -> None:
+    from bursar.report.page import write_run_report
+
+    try:
+        out.print(f"Report: {write_run_report(folder)}", soft_wrap=True)
+    except UserError as error:  # the figures are an extra; the run is finished without them
+        out.print(f"No report: {error}", soft_wrap=True)
+
+
+def _scores_table(tasks: dict[str, "Scores"], score: float) -> Table:
+    table = Table("task", "metrics")
+    table.add_column("loss", justify="right")
+    table.add_column("score", justify="right")
+    for name, scores in tasks.items():
+        metrics = ", ".join(f"{metric} {100 * value:.1f}" for metric, value in scores.metrics.items())
+        table.add_row(name, metrics, f"{scores.loss:.3f}", f"{100 * scores.score:.1f}")
+    table.add_section()
+    table.add_row("mean", "", "", f"{100 * score:.1f}")
+    return table
+
+
+@app.command()
+def evaluate(
+    folder: RunFolder,
+    split: Annotated[str, typer.Option(help="Which split.")] = "dev",
+    data: DataOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Score the model of a finished run.
+
+    bursar evaluate runs/small-glue --split test
+    """
+    from bursar.training.use import Trained
+
+    scores = Trained.open(folder, data).evaluate(split)
+    score = mean(value.score for value in scores.values())
+    if quiet:
+        out.print(f"{100 * score:.2f}")
+        return
+    out.print(_scores_table(scores, score))
+
+
+@app.command()
+def predict(
+    folder: RunFolder,
+    source: Annotated[str, typer.Argument(metavar="INPUT", help="A file like the task's own, or a split.")],
+    task: Annotated[str, typer.Option(help="Which of the run's tasks.")],
+    data: DataOption = None,
+) -> None:
+    """Predict each row of a file, one JSON value a line.
+
+    bursar predict runs/small-glue --task glue/rte new.tsv
+    """
+    from bursar.training.use import Trained
+
+    for answer in Trained.open(folder, data).predict(task, source):
+        print(json.dumps(answer, ensure_ascii=False))
+
+
+@app.command()
+def tasks(data: DataOption = None) -> None:
+    """List the tasks that have names, and what was found of them.
+
+    bursar tasks --data ~/data
+    """
+    from bursar.tasks import catalogue
+
+    table = Table("task", "kind", "metrics", "found")
+    for entry in catalogue.listing(Path(data) if data else None):
+        found = ", ".join(entry.found) or "-"
+        table.add_row(entry.name, entry.kind, ", ".join(entry.metrics), found)
+    out.print(table)
+
+
+@app.command()
+def compare(
+    file: RunFile,
+    policies: Annotated[str, typer.Option(help="Names, or YAML mappings, with commas between.")],
+    seeds: Annotated[str, typer.Option(help="Seeds with commas between.")] = "1",
+    to: Annotated[Path | None, typer.Option("--out", help="Folder; studies/NAME if not given.")] = None,
+    sets: Sets = None,
+    data: DataOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Run several policies at the same budget and compare their scores.
+
+    bursar compare small-glue.yaml --policies random,task_size --seeds 1,2,3
+    bursar compare small-glue.yaml --policies "random, {name: temperature, temperature: 2}"
+    """
+    from bursar import config as configs
+
+    config = configs.load(file, sets or (), data)
+    chosen = _list_of(policies, "--policies")
+    specs = [{"name": policy} if isinstance(policy, str) else policy for policy in chosen]
+    for spec in specs:
+        configs.policy_class(spec)
+    numbers = _list_of(seeds, "--seeds")
+    if not all(isinstance(seed, int) for seed in numbers):
+        raise UserError(f"--seeds: expected whole numbers with commas between, found {seeds!r}")
+    _compare(config, specs, numbers, to or Path("studies") / config.name, quiet)
+
+
+def _list_of(text: str, option: str) -> list[Any]:
+    try:
+        values = yaml.safe_load(f"[{text}]")
+    except yaml.YAMLError:
+        raise UserError(f"{option}: expected values with commas between, found {text!r}") from None
+    if not values:
+        raise UserError(f"{option}: expected at least one value, found none")
+    return list(values)
+
+
+def _compare(
+    config: "RunConfig", specs: Sequence[dict[str, Any]], seeds: Sequence[int], to: Path, quiet: bool
+) -> None:
+    from bursar.studies.compare import compare as compare_policies
+    from bursar.studies.compare import label
+
+    with showing(quiet) as shower:
+        comparison = compare_policies(
+            config,
+            specs,
+            seeds,
+            to,
+            lambda own, folder: _run_or_resume(
+                own, folder, shower, f"{label(own.policy)}, seed {own.seed}"
+            ),
+        )
+    out.print(_comparison_table(comparison))
+    from bursar.report.page import write_comparison_report
+
+    page = write_comparison_report(comparison.folders, to, config.name)
+    out.print(f"Report: {page}", soft_wrap=True)
+
+
+def _comparison_table(comparison: "Comparison") -> Table:
+    table = Table("policy")
+    for task in comparison.tasks:
+        table.add_column(task, justify="right")
+    table.add_column("mean", justify="right")
+    best = comparison.best()
+    for policy in comparison.runs:
+        cells = [_spread(comparison.score(policy, task)) for task in [*comparison.tasks, None]]
+        table.add_row(policy, *cells, style="bold" if policy == best else None)
+    return table
+
+
+def _spread(scores: list[float]) -> str:
+    """The mean, and the range where there are several."""
+    text = f"{100 * mean(scores):.1f}"
+    if len(scores) > 1:
+        text += f" ({100 * min(scores):.1f}-{100 * max(scores):.1f})"
+    return text
+
+
+@app.command()
+def demo(
+    to: Annotated[Path, typer.Option("--out", help="Where the runs go.")] = Path("runs/demo"),
+    steps: Annotated[int, typer.Option(help="Budget of each run.")] = 600,
+    quiet: QuietOption = False,
+) -> None:
+    """Compare three policies on overlaid digits: no download, about a minute.
+
+    Two real handwritten digits lie on top of each other. Three tasks look at the same kind of
+    picture: which digit is on the left, which on the right, and which of the two is larger. They
+    have very different numbers of examples. Who should get the next batch?
+    """
+    from bursar.config import RunConfig
+
+    config = RunConfig.model_validate(
+        {
+            "name": "demo",
+            "tasks": ["digits/left", "digits/right", "digits/larger"],
+            "budget": {"steps": steps, "batch": 32},
+            "optimizer": {"lr": 3e-3, "head_factor": 1},
+        }
+    )
+    specs = [{"name": "random"}, {"name": "task_size"}, {"name": "temperature", "temperature": 2}]
+    _compare(config, specs, [1], to, quiet)
+
+
+if __name__ == "__main__":
+    main()

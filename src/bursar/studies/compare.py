@@ -1,0 +1,80 @@
+"""Several policies on the same tasks at the same budget."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import TYPE_CHECKING, Any
+
+from bursar.config import RunConfig
+
+if TYPE_CHECKING:
+    from bursar.training.run import Finished
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The finished runs of each policy.
+
+    Args:
+        runs: by policy, its runs, one a seed.
+        folders: by policy, their folders.
+    """
+
+    runs: Mapping[str, Sequence["Finished"]]
+    folders: Mapping[str, Sequence[Path]]
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks, in order."""
+        return list(next(iter(self.runs.values()))[0].tasks)
+
+    def score(self, policy: str, task: str | None = None) -> list[float]:
+        """By seed, a policy's score on a task; on the average over tasks if None."""
+        return [run.score if task is None else run.tasks[task].score for run in self.runs[policy]]
+
+    def best(self) -> str:
+        """The policy with the highest mean score over the seeds."""
+        return max(self.runs, key=lambda policy: mean(self.score(policy)))
+
+
+def label(policy: Mapping[str, Any]) -> str:
+    """What a table calls a policy: its name and whatever was asked of it.
+
+    >>> label({"name": "temperature", "temperature": 2})
+    'temperature(temperature=2)'
+    """
+    options = ", ".join(f"{key}={value}" for key, value in policy.items() if key != "name")
+    return f"{policy['name']}({options})" if options else str(policy["name"])
+
+
+def compare(
+    config: RunConfig,
+    policies: Sequence[Mapping[str, Any]],
+    seeds: Sequence[int],
+    out: Path,
+    run_one: Callable[[RunConfig, Path], "Finished"],
+) -> Comparison:
+    """Run each policy with each seed; what has been run already is not run again.
+
+    Args:
+        config: what all runs share.
+        policies: as a run file's `policy` says it.
+        seeds: paired: a seed means the same first weights and data order under every policy.
+        out: the folder of the runs.
+        run_one: runs, resumes or reads the run in a folder.
+    """
+    runs: dict[str, list[Finished]] = {}
+    folders: dict[str, list[Path]] = {}
+    for seed in seeds:
+        for policy in policies:
+            name = label(policy)
+            folder = out / _folder(name) / f"seed-{seed}"
+            own = config.model_copy(update={"policy": dict(policy), "seed": seed})
+            runs.setdefault(name, []).append(run_one(own, folder))
+            folders.setdefault(name, []).append(folder)
+    return Comparison(runs, folders)
+
+
+def _folder(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "_-=.," else "-" for c in name).strip("-")

@@ -1,0 +1,107 @@
+"""Training as a policy says: draw, batch, step, outcome."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from bursar import rng as streams
+from bursar.config import RunConfig
+from bursar.journal import Journal
+from bursar.models.multitask import MultiTaskModel
+from bursar.policies import DevScore, Draw, Gain, Outcome, Policy, Uncertainty
+from bursar.tasks.batches import Batch
+from bursar.training.evaluation import evaluate
+from bursar.training.prepare import Prepared
+from bursar.training.trainer import Trainer, Watcher
+
+
+class PolicyTrainer(Trainer):
+    """Gives each step of the budget to the task that a policy draws.
+
+    Args:
+        config: the run's configuration.
+        prepared: the tasks, in the order of the policy's.
+        model: what learns.
+        policy: who decides.
+        journal: where it is written down.
+        watchers: who looks on.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        prepared: Sequence[Prepared],
+        model: MultiTaskModel,
+        policy: Policy,
+        journal: Journal,
+        watchers: Sequence[Watcher] = (),
+    ) -> None:
+        super().__init__(config, prepared, model, journal, watchers)
+        self.policy = policy
+        self.rng = streams.stream(config.seed, "draws")
+
+    def advance(self) -> None:
+        """Draw, batch, step, outcome."""
+        began = time.perf_counter()
+        step = self.step + 1
+        draw = self.policy.ask(self.rng)
+        batch = self.streams[draw.task].next()
+        [loss] = self.update(step, [(batch, 1.0)])
+        outcome = self.measure(step, draw, batch, loss)
+        self.policy.tell(outcome)
+        self.step = step
+        self.journal.draw(
+            step,
+            outcome,
+            examples=len(batch.items),
+            tokens=batch.tokens,
+            seconds=round(time.perf_counter() - began, 4),
+        )
+        for watcher in self.watchers:
+            watcher.stepped(step, draw.task, loss, batch.tokens)
+
+    def measure(self, step: int, draw: Draw, batch: Batch, loss: float) -> Outcome:
+        """The outcome of a draw, with the signals that the policy wants for it and no others."""
+        gain = score = uncertainty = None
+        for signal in self.policy.due():
+            if isinstance(signal, Gain):
+                gain = loss - self._loss_again(step, batch)
+            elif isinstance(signal, DevScore):
+                score = self._score(signal)
+            elif isinstance(signal, Uncertainty):
+                uncertainty = self._uncertainty(step, signal)
+        return Outcome(draw, loss=loss, gain=gain, score=score, uncertainty=uncertainty)
+
+    @torch.no_grad()
+    def _loss_again(self, step: int, batch: Batch) -> float:
+        """The loss on the same batch under the same dropout masks."""
+        self.seed_dropout(step)
+        self.spent.forward += len(batch.items)
+        return sum(float(self.loss(batch.task, part)) * share for share, part in self.parts(batch))
+
+    def _score(self, signal: DevScore) -> float:
+        split = self.dev[signal.task].at_most(signal.examples)
+        self.spent.forward += len(split)
+        task = self.tasks[signal.task]
+        size = self.config.evaluate.batch
+        return evaluate(self.model, task, split, size, self.device).score
+
+    def _uncertainty(self, step: int, signal: Uncertainty) -> dict[str, float]:
+        raise NotImplementedError
+
+    def inner(self) -> dict[str, Any]:
+        """What the policy believes."""
+        return self.policy.inner()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but tensors that the next step depends on."""
+        own = {"policy": self.policy.state_dict(), "draws": streams.state_of(self.rng)}
+        return super().state_dict() | own
+
+    def load_state_dict(self, step: int, state: Mapping[str, Any]) -> None:
+        """Stand where `state_dict` was taken, after `step` steps."""
+        super().load_state_dict(step, state)
+        self.policy.load_state_dict(state["policy"])
+        self.rng = streams.restore(state["draws"])
