@@ -37,7 +37,8 @@ class AlphaVIL(Weighting):
         weights_on: where the weights act. `"loss"`, the paper's: the loss of task i is scaled by
             wᵢ / Σw and cᵢ = αᵢ. Optimisers such as Adam cancel that scale, and a task at the floor
             makes no delta and never comes back. `"delta"`: the loss is not scaled and
-            cᵢ = (wᵢ + αᵢ - 1) / Σw, which acts under any optimiser and lets a task come back.
+            cᵢ = (wᵢ + αᵢ - 1) / Σw, which acts under any optimiser and lets a task come back;
+            afterwards the weights are scaled to mean 1.
         start: the α that tuning starts from.
         floor: least weight of a task; the paper's is 1e-6.
         share: share of each task's training data in a round, ρ; the paper's is 1 for MultiMNIST,
@@ -102,17 +103,18 @@ class AlphaVIL(Weighting):
         first = np.full(len(self.tasks), self.start)
         alphas = yield from self.tuner.tune(lever, first, alone.dev)
         mixture = lever.coefficients(alphas)
-        dev: float = yield DevLoss(mixture)
+        dev_loss: float = yield DevLoss(mixture)
         yield Mix(mixture)
-        weights = np.maximum(self.floor, self._weights + alphas - 1)
+        weights = self._reweighed(alphas)
         if self.joint:
-            _: Trained = yield Together(normalised(weights), self.share, self.fresh)
+            trained: Trained = yield Together(normalised(weights), self.share, self.fresh)
+            dev_loss = trained.dev_loss
             yield Keep()
         self._weights = weights
         return Report(
             weights=self.named(weights),
             losses=self.named(alone.losses),
-            dev=dev,
+            dev_loss=dev_loss,
             norms=self.named(alone.norms),
             alphas=self.named(alphas),
             tries=int(self.joint),
@@ -125,6 +127,13 @@ class AlphaVIL(Weighting):
         if self.weights_on == "loss":
             return Lever(ones, ones), tuple(shares.tolist())
         return Lever(shares, ones / self._weights.sum()), tuple(ones.tolist())
+
+    def _reweighed(self, alphas: Floats) -> Floats:
+        """Algorithm 1, line 11; weights on deltas are kept at mean 1, so that α keeps its force."""
+        weights = np.maximum(self.floor, self._weights + alphas - 1)
+        if self.weights_on == "loss":
+            return weights
+        return np.maximum(self.floor, weights / weights.mean())
 
     def _state(self) -> dict[str, Any]:
         return {"weights": self._weights.tolist()}

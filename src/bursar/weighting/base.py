@@ -38,10 +38,17 @@ class Separated:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trained:
-    """What came of joint training: each task's mean training loss, the target's dev score."""
+    """What came of joint training.
+
+    Args:
+        losses: mean training loss of each task, 0 for one that was left out, shape `(tasks,)`.
+        score: the target's dev score.
+        dev_loss: the target's dev loss.
+    """
 
     losses: Floats
     score: float
+    dev_loss: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,7 +186,7 @@ class Report:
     Args:
         weights: the weights after the round.
         losses: mean training losses.
-        dev: the target's dev loss (alphaVIL) or dev score (others) where the round ended.
+        dev_loss: the target's dev loss where the round ended.
         norms: lengths of the deltas, if there were any.
         alphas: the α that the round settled on, if it has any.
         tries: how often joint training was tried.
@@ -187,7 +194,7 @@ class Report:
 
     weights: dict[str, float]
     losses: dict[str, float]
-    dev: float
+    dev_loss: float
     norms: dict[str, float] = field(default_factory=dict)
     alphas: dict[str, float] = field(default_factory=dict)
     tries: int = 0

@@ -50,7 +50,7 @@ class Deltas:
         self._columns = [slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
         like = self._parameters[0]
         self._base = torch.empty(ends[-1], dtype=like.dtype, device=like.device)
-        self._stack = torch.zeros(tasks, ends[-1], dtype=like.dtype, device=like.device)
+        self._stack = torch.empty(tasks, ends[-1], dtype=like.dtype, device=like.device)
         self.rebase()
 
     @property

@@ -74,22 +74,22 @@ class DIW(Weighting):
         ones = (1.0,) * len(self.tasks)
         alone: Separated = yield Separate(ones, self.share, scored=True)
         assert alone.scores is not None
-        weights, best, tries = self._weights, -math.inf, 0
+        weights, best, tries = self._weights, None, 0
         while True:
             trained: Trained = yield Together(normalised(weights), self.share)
             tries += 1
-            if trained.score > best:
-                best = trained.score
+            if best is None or trained.score > best.score:
+                best = trained
                 yield Keep()
             if trained.score > self._previous or tries == self.tries:
                 break
             step = self.rate * 100 * (alone.scores - trained.score)
             weights = np.maximum(self.floor, weights + step)
-        self._weights, self._previous = weights, best
+        self._weights, self._previous = weights, best.score
         return Report(
             weights=self.named(weights),
-            losses=self.named(trained.losses),
-            dev=best,
+            losses=self.named(best.losses),
+            dev_loss=best.dev_loss,
             norms=self.named(alone.norms),
             tries=tries,
         )

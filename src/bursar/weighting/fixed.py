@@ -36,7 +36,8 @@ class Joint(Weighting):
         weights = self.weights()
         trained: Trained = yield Together(tuple(weights.tolist()), self.share)
         yield Keep()
-        return Report(self.named(weights), self.named(trained.losses), dev=trained.score, tries=1)
+        losses = self.named(trained.losses)
+        return Report(self.named(weights), losses, trained.dev_loss, tries=1)
 
 
 class Single(Joint):

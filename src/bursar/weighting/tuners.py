@@ -101,17 +101,20 @@ class ClosedForm(Tuner):
     """Newton steps on the second-order model of the dev loss over the span of the deltas.
 
     The span has as many dimensions as there are tasks, so the Hessian there is known after one more
-    gradient for each task; directions of negative curvature are turned, flat ones are left alone,
-    and a line search guards the step. Exact after one step where the dev loss is quadratic.
+    gradient for each task. Directions of negative curvature are turned, flat ones are left alone; a
+    trust region keeps deltas that are nearly alike from getting wild α, and a line search guards
+    the step. Exact after one step where the dev loss is quadratic and its minimum within reach.
 
     Args:
         steps: most Newton steps in a round.
+        reach: longest step, in α.
         spread: how far apart in α the gradients are taken whose differences make the Hessian.
         flat: curvatures below this share of the largest count as none.
         halvings: how often the line search halves a step before it gives up.
     """
 
     steps: int = 1
+    reach: float = 1.0
     spread: float = 0.1
     flat: float = 1e-6
     halvings: int = 5
@@ -122,7 +125,7 @@ class ClosedForm(Tuner):
             here: Slope = yield DevSlope(lever.coefficients(alphas))
             gradient = lever.gradient(here)
             hessian = yield from self._hessian(lever, alphas, gradient)
-            step = newton_step(hessian, gradient, self.flat)
+            step = newton_step(hessian, gradient, self.reach, self.flat)
             length = yield from self._search(lever, alphas, step, here.loss, float(gradient @ step))
             if length == 0:
                 break
@@ -151,11 +154,26 @@ class ClosedForm(Tuner):
         return 0.0
 
 
-def newton_step(hessian: Floats, gradient: Floats, flat: float) -> Floats:
-    """-|H|⁺ g: the Newton step with negative curvatures turned and flat directions left out."""
+def newton_step(hessian: Floats, gradient: Floats, reach: float, flat: float) -> Floats:
+    """-(|H| + μ)⁺ g with the least μ ≥ 0 that keeps it within reach; flat directions left out."""
     curvatures, axes = np.linalg.eigh(hessian)
     sizes = np.abs(curvatures)
     steep = sizes > flat * sizes.max()
-    along = axes[:, steep]
-    step: Floats = -along @ ((along.T @ gradient) / sizes[steep])
+    along = gradient @ axes[:, steep]
+    damping = _damping(sizes[steep], along, reach)
+    step: Floats = -axes[:, steep] @ (along / (sizes[steep] + damping))
     return step
+
+
+def _damping(sizes: Floats, along: Floats, reach: float) -> float:
+    """The least μ ≥ 0 with |along / (sizes + μ)| ≤ reach, by bisection."""
+    if np.linalg.norm(along / sizes) <= reach:
+        return 0.0
+    low, high = 0.0, float(np.linalg.norm(along)) / reach
+    for _ in range(60):
+        middle = (low + high) / 2
+        if np.linalg.norm(along / (sizes + middle)) > reach:
+            low = middle
+        else:
+            high = middle
+    return high
