@@ -80,6 +80,9 @@ def assemble(
         labels: the classes in order; None takes the table's, or those of the training split.
         metrics: names of metrics of the kind; None takes the kind's own.
     """
+    for word, given in (("labels", labels), ("metrics", metrics)):
+        if isinstance(given, str):
+            raise UserError(f"task {name}: {word}: expected a list, found {given!r}.")
     chosen = _metrics(name, columns.kind, metrics)
     names = tables["train"].label_names(columns.label)
     shape = _named(columns.shape(), names)

@@ -9,6 +9,7 @@ from bursar.errors import UserError, unknown
 from bursar.tasks.columns import ColumnMap, Table, assemble
 from bursar.tasks.hub import HubTable, saved_split
 from bursar.tasks.readers import Conll, Csv, Jsonl, Mrqa, Parquet, Reader, Squad, Tsv
+from bursar.tasks.readers.record import brief
 from bursar.tasks.shapes import Shape
 from bursar.tasks.sources import FileSource
 from bursar.tasks.task import Task
@@ -112,8 +113,10 @@ def own(
 
 
 def _table(name: str, place: Where, format_name: str | None, base: Path) -> Table:
-    if not isinstance(place, (str, Path)):
+    if hasattr(place, "column_names"):
         return HubTable(place, f"task {name}")
+    if not isinstance(place, (str, Path)):
+        raise UserError(f"task {name}: expected a file or a data set, found {brief(place)}.")
     path = base / place
     if path.is_dir():
         return HubTable(saved_split(path), str(path))

@@ -1,0 +1,133 @@
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from bursar.errors import UserError
+from bursar.tasks.own import inputs, own
+from bursar.tasks.rows import TextRow
+
+ROWS = [("so good", "+"), ("so bad", "-"), ("fine", "+")]
+
+
+def csv(folder: Path, name: str = "mine.csv", rows: list[tuple[str, str]] = ROWS) -> Path:
+    path = folder / name
+    path.write_text("sentence,y\n" + "".join(f"{text},{label}\n" for text, label in rows))
+    return path
+
+
+def test_labels_are_those_of_the_training_split(tmp_path: Path) -> None:
+    task = own("mine", train=csv(tmp_path), dev=csv(tmp_path), text="sentence", label="y")
+    assert task.kind.spec()["labels"] == ["+", "-"]
+    assert [metric.name for metric in task.metrics] == ["accuracy"]
+    assert next(iter(task.split("dev").rows())) == TextRow(2, "so good", label="+")
+
+
+def test_labels_that_are_numbers_stand_by_size(tmp_path: Path) -> None:
+    path = csv(tmp_path, rows=[("a", "10"), ("b", "2"), ("c", "-1")])
+    task = own("mine", train=path, dev=path, text="sentence", label="y")
+    assert task.kind.spec()["labels"] == ["-1", "2", "10"]
+
+
+def test_given_labels_keep_their_order(tmp_path: Path) -> None:
+    path = csv(tmp_path)
+    task = own("m", train=path, dev=path, text="sentence", label="y", labels=["-", "+"])
+    assert task.kind.spec()["labels"] == ["-", "+"]
+
+
+def test_relative_paths_are_relative_to_the_base(tmp_path: Path) -> None:
+    csv(tmp_path)
+    task = own("m", train="mine.csv", dev="mine.csv", text="sentence", label="y", base=tmp_path)
+    assert len(list(task.split("train").rows())) == 3
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet"])
+def test_every_format_gives_the_same_task(tmp_path: Path, suffix: str, packed: bool) -> None:
+    path = tmp_path / f"mine.{suffix}"
+    if suffix == "parquet":
+        if packed:
+            return
+        pa = pytest.importorskip("pyarrow")
+        import pyarrow.parquet as pq
+
+        columns = zip(*ROWS, strict=True)
+        pq.write_table(
+            pa.table(dict(zip(("sentence", "y"), map(list, columns), strict=True))), path
+        )
+    elif suffix == "jsonl":
+        path.write_text("".join(json.dumps({"sentence": s, "y": y}) + "\n" for s, y in ROWS))
+    else:
+        between = {"csv": ",", "tsv": "\t"}[suffix]
+        path.write_text("".join(f"{between.join(row)}\n" for row in [("sentence", "y"), *ROWS]))
+    if packed:
+        path.with_suffix(f".{suffix}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path = path.with_suffix(f".{suffix}.gz")
+    task = own("mine", train=path, dev=path, text="sentence", label="y")
+    assert [(row.text, row.label) for row in task.split("train").rows()] == ROWS
+
+
+def test_a_number_is_regressed_on(tmp_path: Path) -> None:
+    path = csv(tmp_path, rows=[("a", "1.5"), ("b", "2")])
+    task = own("m", kind="regress", train=path, dev=path, text="sentence", label="y")
+    assert [row.label for row in task.split("train").rows()] == [1.5, 2.0]
+    assert [metric.name for metric in task.metrics] == ["pearson", "spearman"]
+
+
+@pytest.mark.parametrize("value", ["high", "nan", "inf", ""])
+def test_what_is_no_number_names_file_and_row(tmp_path: Path, value: str) -> None:
+    path = csv(tmp_path, rows=[("a", "1.5"), ("b", value)])
+    task = own("m", kind="regress", train=path, dev=path, text="sentence", label="y")
+    with pytest.raises(
+        UserError, match=r"mine\.csv, row 3: column 'y' holds .*, expected a number"
+    ):
+        list(task.split("train").rows())
+
+
+def test_a_test_split_may_do_without_labels(tmp_path: Path) -> None:
+    path = csv(tmp_path)
+    bare = tmp_path / "bare.csv"
+    bare.write_text("sentence\nhello\n")
+    task = own("m", train=path, dev=path, test=bare, text="sentence", label="y")
+    assert list(task.split("test").rows()) == [TextRow(2, "hello")]
+    labelled = own("m", train=path, dev=path, test=path, text="sentence", label="y")
+    assert next(labelled.split("test").rows()).label == "+"
+
+
+def test_a_file_to_predict_has_the_columns_of_the_task(tmp_path: Path) -> None:
+    task = own("m", train=csv(tmp_path), dev=csv(tmp_path), text="sentence", label="y")
+    path = tmp_path / "new.jsonl"
+    path.write_text('{"sentence": "hello"}\n')
+    assert list(inputs(task, path).rows()) == [TextRow(1, "hello")]
+    with pytest.raises(UserError, match="no such file"):
+        inputs(task, tmp_path / "absent.csv")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"train": "absent.csv"}, r"task m: .*absent\.csv: no such file"),
+        ({"text": "sentense"}, r"mine\.csv, row 2: no column 'sentense'; .*: sentence, y"),
+        ({"label": "z"}, r"no column 'z'"),
+        ({"pair": "z"}, r"no column 'z'"),
+        ({"kind": "clasify"}, r"task m: unknown kind 'clasify'; did you mean 'classify'\?"),
+        ({"metrics": ["acuracy"]}, r"unknown metric 'acuracy'; did you mean 'accuracy'\?"),
+        ({"metrics": "accuracy"}, r"metrics: expected a list, found 'accuracy'"),
+        ({"labels": "+-"}, r"labels: expected a list, found '\+-'"),
+        ({"format": "cvs"}, r"unknown format 'cvs'"),
+        ({"dev": "mine.txt"}, r"its name does not say its format; give format: one of csv, tsv"),
+        ({"dev": 5}, r"task m: expected a file or a data set, found 5"),
+        ({"train": "one.csv"}, r"one\.csv has the labels \['\+'\], expected two or more"),
+        ({"train": "empty.csv"}, r"empty\.csv: has no rows"),
+    ],
+)
+def test_a_mistake_gets_one_sentence(tmp_path: Path, change: dict, sentence: str) -> None:
+    csv(tmp_path)
+    csv(tmp_path, "mine.txt")
+    csv(tmp_path, "one.csv", ROWS[:1])
+    csv(tmp_path, "empty.csv", [])
+    given = {"train": "mine.csv", "dev": "mine.csv", "text": "sentence", "label": "y"} | change
+    with pytest.raises(UserError, match=sentence) as caught:
+        own("m", base=tmp_path, **given)
+    assert "\n" not in str(caught.value)
