@@ -1,0 +1,149 @@
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bursar.errors import UserError
+from bursar.tasks.catalogue import find
+from bursar.tasks.rows import Mark, TextRow
+
+
+def superglue(root: Path, folder: str, split: str, *lines: dict[str, Any]) -> None:
+    path = root / "SuperGLUE" / folder / f"{split}.jsonl.gz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode()))
+
+
+def rows(root: Path, folder: str, line: dict[str, Any], hidden: dict[str, Any]) -> list[TextRow]:
+    """The rows of a labelled and of an unlabelled line."""
+    superglue(root, folder, "train", line)
+    superglue(root, folder, "val", line)
+    superglue(root, folder, "test", hidden)
+    task = find(f"superglue/{folder.lower()}", root)
+    assert list(task.split("train").rows()) == list(task.split("dev").rows())
+    return [*task.split("train").rows(), *task.split("test").rows()]  # type: ignore[list-item]
+
+
+def without(line: dict[str, Any], key: str = "label") -> dict[str, Any]:
+    return {name: value for name, value in line.items() if name != key}
+
+
+def test_boolq_labels_are_truth_values(tmp_path: Path) -> None:
+    line = {"question": "is it", "passage": "It is.", "idx": 7, "label": True}
+    assert rows(tmp_path, "BoolQ", line, without(line)) == [
+        TextRow(1, "is it", "It is.", "true", id="7"),
+        TextRow(1, "is it", "It is.", None, id="7"),
+    ]
+
+
+def test_cb_is_scored_by_accuracy_and_macro_f1(tmp_path: Path) -> None:
+    line = {"premise": "p", "hypothesis": "h", "label": "neutral", "idx": 0}
+    assert rows(tmp_path, "CB", line, without(line))[0] == TextRow(1, "p", "h", "neutral", id="0")
+    assert [metric.name for metric in find("superglue/cb", tmp_path).metrics] == [
+        "accuracy",
+        "macro_f1",
+    ]
+
+
+def test_wic_marks_the_word_in_both_sentences(tmp_path: Path) -> None:
+    line = {
+        "word": "place",
+        "sentence1": "Come to my place later?",
+        "sentence2": "A system with no place for it.",
+        "idx": 3,
+        "label": False,
+        "start1": 11,
+        "end1": 16,
+        "start2": 17,
+        "end2": 22,
+        "version": 1.1,
+    }
+    labelled, hidden = rows(tmp_path, "WiC", line, without(line))
+    assert labelled.marks == (Mark(11, 16), Mark(17, 22, second=True)) == hidden.marks
+    assert labelled.text[11:16] == "place"
+    assert (labelled.label, hidden.label) == ("false", None)
+
+
+def wsc(text: str, index: int, quoted: str) -> dict[str, Any]:
+    target = {"span1_index": 0, "span1_text": "Mark", "span2_index": index, "span2_text": quoted}
+    return {"text": text, "target": target, "idx": 0, "label": True}
+
+
+@pytest.mark.parametrize(
+    ("text", "index", "quoted", "marked"),
+    [
+        ("Mark  lied. He knew that he lied.", 2, "He", (12, 14)),
+        ("Mark  lied. He knew that he lied.", 5, "he", (25, 27)),
+        ("Mark saw the big\ncat, he said", 2, "the big cat", (9, 20)),
+        ("Mark wants to use it", 3, "it", (18, 20)),
+    ],
+)
+def test_wsc_counts_words(
+    tmp_path: Path, text: str, index: int, quoted: str, marked: tuple[int, int]
+) -> None:
+    line = wsc(text, index, quoted)
+    labelled = rows(tmp_path, "WSC", line, without(line))[0]
+    assert labelled.marks == (Mark(0, 4), Mark(*marked))
+    assert labelled.label == "true"
+
+
+def test_a_wsc_word_that_is_not_there_names_file_and_row(tmp_path: Path) -> None:
+    line = wsc("Mark lied.", 1, "they")
+    with pytest.raises(UserError, match=r"train\.jsonl\.gz, row 1: span2 'they' is not at word 1"):
+        rows(tmp_path, "WSC", line, without(line))
+
+
+MULTIRC = {
+    "idx": 5,
+    "version": 1.1,
+    "passage": {
+        "text": "A passage.",
+        "questions": [
+            {
+                "question": "What?",
+                "idx": 9,
+                "answers": [
+                    {"text": "This", "idx": 20, "label": 1},
+                    {"text": "That", "idx": 21, "label": 0},
+                ],
+            },
+            {"question": "Who?", "idx": 10, "answers": [{"text": "I", "idx": 22, "label": 1}]},
+        ],
+    },
+}
+
+
+def test_multirc_has_a_row_for_each_answer_and_a_group_for_each_question(tmp_path: Path) -> None:
+    hidden = json.loads(json.dumps(MULTIRC))
+    for question in hidden["passage"]["questions"]:
+        for answer in question["answers"]:
+            del answer["label"]
+    found = rows(tmp_path, "MultiRC", MULTIRC, hidden)
+    assert found[:3] == [
+        TextRow(1, "A passage.", "What? This", "1", group="5/9", id="5/9/20"),
+        TextRow(1, "A passage.", "What? That", "0", group="5/9", id="5/9/21"),
+        TextRow(1, "A passage.", "Who? I", "1", group="5/10", id="5/10/22"),
+    ]
+    assert [row.label for row in found[3:]] == [None, None, None]
+    assert [metric.name for metric in find("superglue/multirc", tmp_path).metrics] == ["f1a", "em"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "line", "sentence"),
+    [
+        ("BoolQ", {"question": "q", "idx": 0, "label": True}, "no column 'passage'"),
+        ("BoolQ", {"question": 5, "passage": "", "idx": 0, "label": True}, "expected a text"),
+        ("CB", {"premise": "p", "hypothesis": "h", "label": None, "idx": 0}, "expected a label"),
+        ("MultiRC", {"idx": 0, "passage": "text"}, "expected a mapping"),
+        ("MultiRC", {"idx": 0, "passage": {"text": "", "questions": 1}}, "expected a list"),
+        ("WSC", {"idx": 0, "text": "a b"}, "no column 'target'"),
+    ],
+)
+def test_a_broken_line_names_file_and_row(
+    tmp_path: Path, folder: str, line: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(UserError, match=r"train\.jsonl\.gz, row 1: ") as caught:
+        rows(tmp_path, folder, line, line)
+    assert sentence in str(caught.value)
