@@ -1,0 +1,113 @@
+"""What every selector has in common."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bursar.policies.base import Facts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selection:
+    """The examples of one training step.
+
+    Args:
+        chosen: by task, their places among its candidates, the most wanted first; a task of which
+            nothing is wanted has an empty array.
+        candidates: by task, how many were scored for this step; 0 if an earlier step's were used.
+    """
+
+    chosen: Mapping[str, NDArray[np.int64]]
+    candidates: Mapping[str, int]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """By task, how many examples are trained on."""
+        return {task: len(places) for task, places in self.chosen.items()}
+
+
+class Selector(ABC):
+    """Says how many candidates to score, and which of them to train on.
+
+    Like a policy it decides and runs no loop: ask it for `candidates`, score them, let it `choose`,
+    train on what it chose. It is deterministic, holds no tensors and serialises to JSON.
+
+    Args:
+        tasks: the names of the tasks, in the order of every array.
+        batch: examples in a training step.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, tasks: Sequence[str], batch: int) -> None:
+        if isinstance(tasks, str) or not tasks or len(set(tasks)) != len(tasks):
+            raise ValueError(f"tasks: expected different names, found {tasks!r}")
+        if batch < 1:
+            raise ValueError(f"batch: expected at least 1, found {batch}")
+        self._tasks = tuple(tasks)
+        self._batch = batch
+        self._scored = np.zeros(len(tasks), dtype=np.int64)
+        self._chosen = np.zeros(len(tasks), dtype=np.int64)
+
+    @classmethod
+    def for_run(cls, facts: Facts, **options: Any) -> Self:
+        """The selector that a run file means."""
+        return cls(facts.tasks, facts.batch, **options)
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The task names, in the order of every array."""
+        return self._tasks
+
+    @property
+    def batch(self) -> int:
+        """Examples in a training step."""
+        return self._batch
+
+    @abstractmethod
+    def candidates(self) -> dict[str, int]:
+        """By task, how many candidates to score for the next choice."""
+
+    @abstractmethod
+    def choose(self, scores: Mapping[str, NDArray[np.float64]]) -> list[Selection]:
+        """The training steps that come of these candidates, in order.
+
+        Args:
+            scores: by task, its candidates' uncertainties on one scale, shape `(candidates,)`.
+        """
+
+    def inner(self) -> dict[str, Any]:
+        """By task, its share of all candidates and of all examples chosen so far."""
+        return {
+            "candidate_share": self._shares(self._scored),
+            "chosen_share": self._shares(self._chosen),
+        }
+
+    def _shares(self, counts: NDArray[np.int64]) -> dict[str, float]:
+        shares = counts / max(1, int(counts.sum()))
+        return dict(zip(self._tasks, shares.tolist(), strict=True))
+
+    def _count(self, selection: Selection) -> None:
+        self._scored += [selection.candidates[task] for task in self._tasks]
+        self._chosen += [len(selection.chosen[task]) for task in self._tasks]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes over time, as JSON-able values."""
+        return {
+            "tasks": list(self._tasks),
+            "scored": self._scored.tolist(),
+            "chosen": self._chosen.tolist(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take up the state of a selector with the same tasks and arguments."""
+        if list(state["tasks"]) != list(self._tasks):
+            raise ValueError(
+                f"state: expected the tasks {list(self._tasks)}, found {list(state['tasks'])}"
+            )
+        self._scored = np.array(state["scored"], dtype=np.int64)
+        self._chosen = np.array(state["chosen"], dtype=np.int64)

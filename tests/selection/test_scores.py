@@ -1,0 +1,48 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from bursar.selection import example_scores
+from bursar.uncertainty import bald, entropy
+
+
+@pytest.fixture
+def samples():
+    return np.random.default_rng(1).dirichlet(np.ones(3), (8, 12))
+
+
+def test_classes_are_scored_by_entropy_over_the_most_it_can_be(samples):
+    expected = entropy(samples.mean(axis=0)) / math.log(3)
+    np.testing.assert_allclose(example_scores(samples), expected, atol=1e-14)
+    np.testing.assert_allclose(
+        example_scores(samples, "bald"), bald(samples) / math.log(3), atol=1e-14
+    )
+
+
+def test_knowing_nothing_scores_one_and_certainty_nothing_for_classes_and_numbers_alike():
+    for classes in (2, 3, 10):
+        assert example_scores(np.full((1, 1, classes), 1 / classes))[0] == pytest.approx(1)
+        assert example_scores(np.eye(classes)[None])[0] == 0
+    assert example_scores(np.zeros((4, 1, 1)), residual=1.0)[0] == pytest.approx(1)
+    assert example_scores(np.zeros((4, 1, 1)), residual=0.0)[0] == 0
+
+
+def test_a_regression_is_ranked_by_the_variance_of_its_passes():
+    means = np.random.default_rng(2).normal(0, np.linspace(0.1, 0.5, 6), (400, 6))
+    for score in ("entropy", "bald"):
+        scores = example_scores(means[..., None], score, residual=0.1)
+        assert np.all(np.diff(scores) > 0)
+        assert np.all(scores <= 1)
+
+
+def test_a_regression_that_is_far_off_scores_higher():
+    means = np.zeros((4, 1, 1))
+    scores = [example_scores(means, residual=r)[0] for r in (0.0, 0.2, 0.7, 1.0, 3.0)]
+    assert scores == sorted(scores)
+    assert scores[-1] == 1
+
+
+def test_tensors_are_scored_alike(samples):
+    assert np.array_equal(example_scores(torch.from_numpy(samples)), example_scores(samples))
