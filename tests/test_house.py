@@ -1,0 +1,72 @@
+"""The drawing of the rooms stays true, and the door is light."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bursar
+
+SOURCE = Path(bursar.__file__).parent
+
+# Each line may use itself and the lines above it. Rooms on one line do not use each other.
+ORDER = [
+    ["errors", "rng"],
+    ["tasks"],
+    ["models"],
+    ["uncertainty"],
+    ["policies", "selection", "weighting"],
+    ["journal", "testing"],
+    ["config"],
+    ["training"],
+    ["offpolicy", "search", "bandit"],
+    ["studies"],
+    ["report"],
+    ["progress"],
+    ["cli"],
+]
+FLOOR = {room: floor for floor, rooms in enumerate(ORDER) for room in rooms}
+APART = {"offpolicy": {"training"}, "bandit": {"training"}}
+
+
+def modules() -> list[Path]:
+    return [path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py"]
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def rooms_used(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            if node.module == "bursar":
+                names.update(f"bursar.{alias.name}" for alias in node.names)
+            elif node.module:
+                names.add(node.module)
+    used = {name.split(".")[1] for name in names if name.startswith("bursar.")}
+    return used - {room_of(path)}
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_room_uses_only_the_rooms_above_it(path: Path) -> None:
+    room = room_of(path)
+    assert room in FLOOR, f"{room} has no place in the order of the rooms"
+    for other in rooms_used(path):
+        assert FLOOR[other] < FLOOR[room], f"{room} may not use {other}"
+        assert other not in APART.get(room, ()), f"{room} may not use {other}"
+
+
+@pytest.mark.parametrize(
+    "name", ["bursar", "bursar.offpolicy", "bursar.bandit", "bursar.uncertainty", "bursar.cli"]
+)
+def test_importing_the_light_rooms_loads_no_torch(name: str) -> None:
+    heavy = ["torch", "transformers", "plotly", "datasets", "pandas"]
+    code = f"import {name}, sys; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
