@@ -130,10 +130,10 @@ class AlphaVIL(Weighting):
 
     def _reweighed(self, alphas: Floats) -> Floats:
         """Algorithm 1, line 11; weights on deltas are kept at mean 1, so that α keeps its force."""
-        weights = np.maximum(self.floor, self._weights + alphas - 1)
-        if self.weights_on == "loss":
-            return weights
-        return np.maximum(self.floor, weights / weights.mean())
+        weights: Floats = np.maximum(self.floor, self._weights + alphas - 1)
+        if self.weights_on == "delta":
+            weights = np.maximum(self.floor, weights / weights.mean())
+        return weights
 
     def _state(self) -> dict[str, Any]:
         return {"weights": self._weights.tolist()}
