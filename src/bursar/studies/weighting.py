@@ -1,0 +1,344 @@
+"""MultiMNIST as Kourdis et al. (2020) ran it: one target digit, the other there to help.
+
+`trained` plays one run; `table` puts many beside each other. The command that stands over them is
+`scripts/multimnist.py`.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import stats
+from torch import Tensor, nn
+from torch.nn import functional
+
+from bursar.models.lenet import LeNet
+from bursar.rng import seed_for, stream
+from bursar.tasks.multimnist import IMAGES, LABELS, PREFIXES, MultiMnistSource, Side
+from bursar.training.rounds import Judged, Rounds, Work
+from bursar.weighting import DIW, AlphaVIL, Joint, Report, Single, Sweeps, Weighting
+
+TASKS: tuple[Side, Side] = ("left", "right")
+MEAN, SCALE = 0.1307, 0.3081
+
+METHODS: dict[str, Callable[[str], Weighting]] = {
+    "single": lambda target: Single(TASKS, target),
+    "multi": lambda target: Joint(TASKS, target),
+    "diw": lambda target: DIW(TASKS, target),
+    "alpha_vil_paper": lambda target: AlphaVIL.paper(TASKS, target),
+    "alpha_vil_sweeps": lambda target: AlphaVIL.paper(TASKS, target, tuner=Sweeps()),
+    "alpha_vil": lambda target: AlphaVIL(TASKS, target),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Overlaid digits: images `(pairs, 28, 28)`, labels of both digits `(pairs, 2)`."""
+
+    images: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def every_other(self, start: int) -> "Pairs":
+        """Every other one."""
+        return Pairs(self.images[start::2], self.labels[start::2])
+
+
+def read_pairs(folder: Path, split: str, pairs: int | None = None) -> Pairs:
+    """The first pairs of a split of MultiMNIST, built from MNIST's IDX files in a folder."""
+    prefix = PREFIXES[split]
+    images, labels = (_there(folder, pattern.format(prefix)) for pattern in (IMAGES, LABELS))
+    sources = [MultiMnistSource(images, labels, side, split) for side in TASKS]
+    columns = [list(islice(source.rows(), pairs)) for source in sources]
+    pixels = np.stack([row.pixels for row in columns[0]])
+    digits = np.array([[int(row.label or 0) for row in side] for side in columns]).T
+    return Pairs((torch.from_numpy(pixels).float() / 255 - MEAN) / SCALE, torch.from_numpy(digits))
+
+
+def _there(folder: Path, name: str) -> Path:
+    """The file, gzipped or not."""
+    packed = folder / f"{name}.gz"
+    return packed if packed.exists() else folder / name
+
+
+class PairNet(nn.Module):
+    """LeNet and a linear head for each digit."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed_for(seed, "weights"))
+            self.encoder = LeNet()
+            self.heads = nn.ModuleList(nn.Linear(LeNet.width, 10) for _ in TASKS)
+
+    def forward(self, images: Tensor, tasks: Sequence[int]) -> list[Tensor]:
+        """Logits of each of these tasks; the encoder runs once for all."""
+        features = self.encoder(images)
+        return [self.heads[task](features) for task in tasks]
+
+
+class PairFeed:
+    """Serves `Rounds` with pairs; both tasks see the same images in the same order.
+
+    Args:
+        model: whose losses are wanted.
+        train: training pairs.
+        dev: dev pairs.
+        weighting: says which task is the target and whether its dev set is halved.
+        seed: of the order.
+        batch: pairs in a batch.
+    """
+
+    def __init__(
+        self, model: PairNet, train: Pairs, dev: Pairs, weighting: Weighting, seed: int, batch: int
+    ) -> None:
+        self._model = model
+        self._train = train
+        self._dev = dev
+        self._seed = seed
+        self._batch = batch
+        self._target = weighting.tasks.index(weighting.target)
+        halves = dev.every_other(0), dev.every_other(1)
+        self._tuning, self._selecting = halves if weighting.apart else (dev, dev)
+
+    def train(self, tasks: Sequence[int], share: float, number: int) -> Iterator[Work]:
+        """A share of the pairs in the order of this round."""
+        order = stream(self._seed, "order", number).permutation(len(self._train))
+        order = order[: max(1, round(share * len(order)))]
+        for start in range(0, len(order), self._batch):
+            yield self._work(self._train, order[start : start + self._batch], tasks)
+
+    def dev(self, batch: int | None, turn: int) -> Iterator[Work]:
+        """All dev pairs for tuning in batches, or the batch whose turn it is."""
+        there = len(self._tuning)
+        size = batch or self._batch
+        starts = range(0, there, size)
+        for start in starts if batch is None else [starts[turn % len(starts)]]:
+            at = np.arange(start, min(start + size, there))
+            yield self._work(self._tuning, at, [self._target])
+
+    def dev_size(self) -> int:
+        """How many dev pairs there are for tuning."""
+        return len(self._tuning)
+
+    def judge(self, task: int, tuning: bool) -> Judged:
+        """Accuracy and loss on the dev pairs for tuning, or those for selecting."""
+        return judged(self._model, self._tuning if tuning else self._selecting, task)
+
+    def _work(self, pairs: Pairs, at: NDArray[np.int64], tasks: Sequence[int]) -> Work:
+        def losses() -> Mapping[int, Tensor]:
+            rows = torch.from_numpy(at)
+            labels = pairs.labels[rows]
+            logits = self._model(pairs.images[rows], tasks)
+            return {
+                task: functional.cross_entropy(out, labels[:, task])
+                for task, out in zip(tasks, logits, strict=True)
+            }
+
+        return Work(len(at), losses)
+
+
+@torch.no_grad()
+def judged(model: PairNet, pairs: Pairs, task: int, batch: int = 256) -> Judged:
+    """A task's accuracy and mean loss on some pairs."""
+    model.eval()
+    right = loss = 0.0
+    for start in range(0, len(pairs), batch):
+        labels = pairs.labels[start : start + batch, task]
+        (logits,) = model(pairs.images[start : start + batch], [task])
+        right += float((logits.argmax(1) == labels).sum())
+        loss += float(functional.cross_entropy(logits, labels, reduction="sum"))
+    return Judged(right / len(pairs), loss / len(pairs))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all runs of a study share; the optimiser is the paper's.
+
+    Args:
+        epochs: rounds of a run.
+        batch: pairs in a batch.
+        lr: step size of SGD.
+        momentum: its momentum.
+    """
+
+    epochs: int
+    batch: int = 256
+    lr: float = 0.05
+    momentum: float = 0.9
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to, with the snapshot that was best on the dev set.
+
+    Args:
+        method: one of `METHODS`.
+        target: the digit that counts.
+        seed: of the weights and the order.
+        dev: accuracy on all of the dev set.
+        test: accuracy on the test set.
+        epoch: of the best snapshot, counted from 1.
+        alphas: by epoch, α of each task.
+        weights: by epoch, share of each task in the weights.
+        seconds: how long it took.
+    """
+
+    method: str
+    target: str
+    seed: int
+    dev: float
+    test: float
+    epoch: int
+    alphas: list[list[float]]
+    weights: list[list[float]]
+    seconds: float
+
+    def save(self, path: Path) -> None:
+        """Write it aside, then put it in place."""
+        aside = path.with_suffix(".making")
+        aside.write_text(json.dumps(asdict(self)))
+        aside.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> "Outcome":
+        """Read what `save` wrote."""
+        return cls(**json.loads(path.read_text()))
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """The three splits of a study."""
+
+    train: Pairs
+    dev: Pairs
+    test: Pairs
+
+
+def trained(
+    method: str,
+    targets: Sequence[str],
+    seed: int,
+    data: Data,
+    setting: Setting,
+    on_epoch: Callable[[int, dict[str, float]], None] = lambda epoch, scores: None,
+) -> list[Outcome]:
+    """One run, and what its best snapshot for each of these targets came to.
+
+    A weighting that favours nobody (`multi`) can be asked for several targets at once.
+    """
+    began = time.perf_counter()
+    weighting = METHODS[method](targets[0])
+    model = PairNet(seed)
+    feed = PairFeed(model, data.train, data.dev, weighting, seed, setting.batch)
+    rounds = Rounds(weighting, model, feed, lambda: _sgd(model, setting), seed=seed)
+    best = {target: Best(model) for target in targets}
+    reports = []
+    for epoch in range(1, setting.epochs + 1):
+        reports.append(rounds.advance())
+        scores = rounds.scores()
+        for target, snapshot in best.items():
+            snapshot.see(epoch, scores[target])
+        on_epoch(epoch, scores)
+    seconds = time.perf_counter() - began
+    return [
+        _outcome(method, target, seed, snapshot, data, reports, seconds)
+        for target, snapshot in best.items()
+    ]
+
+
+def _outcome(
+    method: str,
+    target: str,
+    seed: int,
+    best: "Best",
+    data: Data,
+    reports: Sequence[Report],
+    seconds: float,
+) -> Outcome:
+    model, task = best.restored(), TASKS.index(target)
+    weights = [list(report.weights.values()) for report in reports]
+    return Outcome(
+        method=method,
+        target=target,
+        seed=seed,
+        dev=judged(model, data.dev, task).score,
+        test=judged(model, data.test, task).score,
+        epoch=best.epoch,
+        alphas=[list(report.alphas.values()) for report in reports],
+        weights=[[weight / sum(row) for weight in row] for row in weights],
+        seconds=round(seconds, 1),
+    )
+
+
+def _sgd(model: nn.Module, setting: Setting) -> torch.optim.SGD:
+    return torch.optim.SGD(model.parameters(), lr=setting.lr, momentum=setting.momentum)
+
+
+class Best:
+    """The snapshot of a model that scored best."""
+
+    def __init__(self, model: PairNet) -> None:
+        self._model = model
+        self._state: dict[str, Tensor] = {}
+        self._score = -1.0
+        self.epoch = 0
+
+    def see(self, epoch: int, score: float) -> None:
+        """Keep the model as it stands if its score is the best so far."""
+        if score > self._score:
+            self.epoch, self._score = epoch, score
+            self._state = {name: value.clone() for name, value in self._model.state_dict().items()}
+
+    def restored(self) -> PairNet:
+        """The model as it stood then."""
+        self._model.load_state_dict(self._state)
+        return self._model
+
+
+def table(outcomes: Sequence[Outcome], against: str = "multi") -> str:
+    """Min, max, mean, standard deviation over seeds in percent and a paired t-test, as Markdown.
+
+    Args:
+        outcomes: of several methods, targets and seeds.
+        against: the method that the others are tested against, seed by seed.
+    """
+    head = "| target | split | method | seeds | min | max | mean | std | mean - {} | p |"
+    lines = [head.format(against), "|---|---|---|---|---|---|---|---|---|---|"]
+    for target in TASKS:
+        for split in ("dev", "test"):
+            base = _scores(outcomes, against, target, split)
+            for method in METHODS:
+                scores = _scores(outcomes, method, target, split)
+                if scores:
+                    lines.append(f"| {target} | {split} | {method} | {_row(scores, base)} |")
+    return "\n".join(lines)
+
+
+def _scores(outcomes: Sequence[Outcome], method: str, target: str, split: str) -> dict[int, float]:
+    """By seed, in percent."""
+    return {
+        o.seed: 100 * (o.dev if split == "dev" else o.test)
+        for o in outcomes
+        if (o.method, o.target) == (method, target)
+    }
+
+
+def _row(scores: Mapping[int, float], base: Mapping[int, float]) -> str:
+    values = np.array(list(scores.values()))
+    spread = values.std(ddof=1) if len(values) > 1 else 0.0
+    figures = [f"{x:.2f}" for x in (values.min(), values.max(), values.mean(), spread)]
+    both = sorted(scores.keys() & base.keys())
+    gaps = np.array([scores[seed] - base[seed] for seed in both])
+    test = ["", ""]
+    if len(gaps) > 1 and gaps.std() > 0:
+        test = [f"{gaps.mean():+.2f}", f"{stats.ttest_1samp(gaps, 0.0).pvalue:.4f}"]
+    return " | ".join([str(len(values)), *figures, *test])
