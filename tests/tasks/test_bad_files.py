@@ -43,8 +43,12 @@ class Format:
         return FileSource(path, self.reader, self.shape)
 
 
-def lines_after(header: int) -> Callable[[str], int]:
-    return lambda text: max(sum(bool(line.strip("\r ")) for line in text.split("\n")) - header, 0)
+def table_rows(text: str) -> int:
+    return max(sum(bool(line.strip("\r ")) for line in text.split("\n")) - 1, 0)
+
+
+def json_rows(text: str) -> int:
+    return sum(bool(line.strip()) for line in text.split("\n"))
 
 
 def jsonl(*values: object) -> str:
@@ -77,21 +81,21 @@ MULTIRC = {
 }
 
 FORMATS = {
-    "tsv": Format(Tsv(), PLAIN, TABLE.format("\t"), lines_after(1)),
-    "tsv with rules": Format(Tsv(wide="cut"), LENIENT, TABLE.format("\t"), lines_after(1)),
-    "tsv of numbers": Format(Tsv(), NUMBER, TABLE.format("\t"), lines_after(1)),
+    "tsv": Format(Tsv(), PLAIN, TABLE.format("\t"), table_rows),
+    "tsv with rules": Format(Tsv(wide="cut"), LENIENT, TABLE.format("\t"), table_rows),
+    "tsv of numbers": Format(Tsv(), NUMBER, TABLE.format("\t"), table_rows),
     "csv": Format(Csv(), PLAIN, TABLE.format(",") + '"quoted, ""é""",1\n'),
     "jsonl": Format(
         Jsonl(),
         PLAIN,
         jsonl(*({"text": f"é {i}", "label": str(i % 2)} for i in range(5))),
-        lines_after(0),
+        json_rows,
     ),
     "conll": Format(Conll(), Words(), "Ann\tB-x\né\tO\n\nB\tO\n\t\nC\tO\n"),
     "squad": Format(Squad(), Questions(), json.dumps(SQUAD, ensure_ascii=False)),
     "mrqa": Format(Mrqa(), Questions(), jsonl({"header": {}}, MRQA, MRQA)),
-    "wic": Format(Jsonl(), Wic(), jsonl(WIC, WIC), lines_after(0)),
-    "wsc": Format(Jsonl(), Wsc(), jsonl(WSC, WSC), lines_after(0)),
+    "wic": Format(Jsonl(), Wic(), jsonl(WIC, WIC), json_rows),
+    "wsc": Format(Jsonl(), Wsc(), jsonl(WSC, WSC), json_rows),
     "multirc": Format(Jsonl(), MultiRC(), jsonl(MULTIRC, MULTIRC)),
 }
 

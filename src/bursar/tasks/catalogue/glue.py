@@ -87,7 +87,7 @@ GLUE = (
             "dev_mismatched": "dev_mismatched.tsv",
             "test": "test_matched.tsv",
             "test_mismatched": "test_mismatched.tsv",
-            "diagnostic": "diagnostic.tsv",
+            "diagnostic": "../diagnostic/diagnostic.tsv",
         },
     ),
     _entry("QNLI", ENTAILMENT, (ACCURACY,), Texts("question", "sentence", "label", id="index")),

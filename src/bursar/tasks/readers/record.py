@@ -1,6 +1,6 @@
 """What every reader yields: values by column name, and where in the file they stand."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -71,8 +71,9 @@ class Record:
         if name in self.columns:
             found, expected = len(self.values), len(self.columns)
             return self.error(f"too few columns, {found} where the header has {expected}")
-        there = ", ".join(self.columns or self.values) or "none"
-        return self.error(f"no column {name!r}; columns found: {there}")
+        return self.error(
+            f"no column {name!r}; columns found: {_listed(self.columns or self.values)}"
+        )
 
 
 class Reader(Protocol):
@@ -80,6 +81,13 @@ class Reader(Protocol):
 
     def records(self, path: Path) -> Iterator[Record]:
         """The records of a file in order, read as they are asked for."""
+
+
+def _listed(names: Iterable[str], most: int = 20) -> str:
+    """Names on one line, however strange or many they are."""
+    words = [name if name.isprintable() else repr(name) for name in names]
+    more = [f"and {len(words) - most} more"] if len(words) > most else []
+    return ", ".join(words[:most] + more) or "none"
 
 
 def brief(value: Any) -> str:

@@ -1,0 +1,135 @@
+"""Test-set predictions in the files that the servers of GLUE and SuperGLUE take."""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from bursar.errors import UserError
+from bursar.tasks.rows import Row
+from bursar.tasks.task import Task
+
+GLUE_FILES: Mapping[tuple[str, str], str] = {
+    ("glue/cola", "test"): "CoLA.tsv",
+    ("glue/sst2", "test"): "SST-2.tsv",
+    ("glue/mrpc", "test"): "MRPC.tsv",
+    ("glue/stsb", "test"): "STS-B.tsv",
+    ("glue/qqp", "test"): "QQP.tsv",
+    ("glue/mnli", "test"): "MNLI-m.tsv",
+    ("glue/mnli", "test_mismatched"): "MNLI-mm.tsv",
+    ("glue/mnli", "diagnostic"): "AX.tsv",
+    ("glue/qnli", "test"): "QNLI.tsv",
+    ("glue/rte", "test"): "RTE.tsv",
+    ("glue/wnli", "test"): "WNLI.tsv",
+}
+SUPERGLUE_FILES: Mapping[tuple[str, str], str] = {
+    ("superglue/boolq", "test"): "BoolQ.jsonl",
+    ("superglue/cb", "test"): "CB.jsonl",
+    ("superglue/copa", "test"): "COPA.jsonl",
+    ("superglue/multirc", "test"): "MultiRC.jsonl",
+    ("superglue/record", "test"): "ReCoRD.jsonl",
+    ("superglue/rte", "test"): "RTE.jsonl",
+    ("superglue/wic", "test"): "WiC.jsonl",
+    ("superglue/wsc", "test"): "WSC.jsonl",
+}
+Pairs = Iterable[tuple[str, Any]]
+
+
+def write_submission(folder: Path, task: Task, split: str, answers: Sequence[Any]) -> Path:
+    """Writes the predictions of a split; the file is there whole or not at all.
+
+    Args:
+        folder: where the benchmark's files are gathered.
+        task: a task of GLUE or SuperGLUE.
+        split: `test`, and for MNLI also `test_mismatched` and `diagnostic`.
+        answers: what the task's kind answers for each row, in the rows' order.
+    """
+    files = {**GLUE_FILES, **SUPERGLUE_FILES}
+    if (task.name, split) not in files:
+        raise UserError(
+            f"task {task.name}, split {split}: neither GLUE nor SuperGLUE takes a file of it."
+        )
+    path = folder / files[task.name, split]
+    pairs = zip(_ids(task.split(split).rows()), answers, strict=True)
+    if path.suffix == ".tsv":
+        lines = glue_lines(pairs)
+    else:
+        lines = _SUPERGLUE_LINES.get(task.name, superglue_lines)(pairs)
+    _write(path, lines)
+    return path
+
+
+def glue_lines(pairs: Pairs) -> Iterator[str]:
+    r"""A header, then a row's number and its prediction; STS-B's scores within 0 and 5.
+
+    >>> list(glue_lines([("0", "entailment"), ("1", 5.25)]))
+    ['index\tprediction', '0\tentailment', '1\t5.000']
+    """
+    yield "index\tprediction"
+    for row, answer in pairs:
+        number = isinstance(answer, float)
+        yield f"{row}\t{min(max(answer, 0.0), 5.0):.3f}" if number else f"{row}\t{answer}"
+
+
+def superglue_lines(pairs: Pairs) -> Iterator[str]:
+    """One JSON mapping a row.
+
+    >>> list(superglue_lines([("0", "true")]))
+    ['{"idx": 0, "label": "true"}']
+    """
+    for row, answer in pairs:
+        yield json.dumps({"idx": int(row), "label": answer})
+
+
+def capitalised_lines(pairs: Pairs) -> Iterator[str]:
+    """As WSC wants its truth values.
+
+    >>> list(capitalised_lines([("0", "true")]))
+    ['{"idx": 0, "label": "True"}']
+    """
+    return superglue_lines((row, answer.capitalize()) for row, answer in pairs)
+
+
+def multirc_lines(pairs: Pairs) -> Iterator[str]:
+    """One JSON mapping a passage, with its questions and their answers.
+
+    >>> list(multirc_lines([("0/1/2", "1")]))
+    ['{"idx": 0, "passage": {"questions": [{"idx": 1, "answers": [{"idx": 2, "label": 1}]}]}}']
+    """
+    split = ([*map(int, row.split("/")), int(answer)] for row, answer in pairs)
+    for passage, questions in groupby(split, key=lambda each: each[0]):
+        found = [
+            {"idx": question, "answers": [{"idx": a, "label": label} for *_, a, label in answers]}
+            for question, answers in groupby(questions, key=lambda each: each[1])
+        ]
+        yield json.dumps({"idx": passage, "passage": {"questions": found}})
+
+
+_SUPERGLUE_LINES: Mapping[str, Callable[[Pairs], Iterator[str]]] = {
+    "superglue/wsc": capitalised_lines,
+    "superglue/multirc": multirc_lines,
+}
+
+
+def _ids(rows: Iterator[Row]) -> Iterator[str]:
+    """The name of each row in its file, or its number from 0 where it has none."""
+    for number, row in enumerate(rows):
+        yield getattr(row, "id", "") or str(number)
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, encoding="utf-8", newline="\n", delete=False
+    ) as aside:
+        try:
+            aside.writelines(f"{line}\n" for line in lines)
+            aside.flush()
+            os.fsync(aside.fileno())
+            Path(aside.name).replace(path)
+        except BaseException:
+            Path(aside.name).unlink(missing_ok=True)
+            raise

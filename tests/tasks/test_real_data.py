@@ -1,0 +1,165 @@
+"""The real files give the counts that they are known to have, and their first and last examples.
+
+The examples are read here a second time, with nothing but gzip, split and json.
+"""
+
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bursar.tasks.catalogue import find
+from bursar.tasks.rows import TextRow
+
+# For each task: its files, its rows in train and dev, and its labels in train.
+GLUE: dict[str, tuple[str, tuple[int, int], dict[str, int]]] = {
+    "cola": ("CoLA", (8551, 1043), {"0": 2528, "1": 6023}),
+    "sst2": ("SST-2", (67349, 872), {"0": 29780, "1": 37569}),
+    "mrpc": ("MRPC", (3668, 408), {"0": 1194, "1": 2474}),
+    "stsb": ("STS-B", (5749, 1500), {}),
+    "rte": ("RTE", (2490, 277), {"entailment": 1249, "not_entailment": 1241}),
+    "wnli": ("WNLI", (635, 71), {"0": 323, "1": 312}),
+    "qnli": ("QNLI", (8999, 5463), {"entailment": 4523, "not_entailment": 4476}),
+    "mnli": (
+        "MNLI",
+        (26044, 9815),
+        {"entailment": 7417, "neutral": 9329, "contradiction": 9298},
+    ),
+    "qqp": ("QQP", (15338, 1000), {"0": 9724, "1": 5614}),
+}
+# The columns of text, pair and label, from 0.
+PLACES = {
+    "cola": (3, None, 1),
+    "sst2": (0, None, 1),
+    "mrpc": (3, 4, 0),
+    "stsb": (7, 8, 9),
+    "rte": (1, 2, 3),
+    "wnli": (1, 2, 3),
+    "qnli": (1, 2, 3),
+    "mnli": (1, 2, 3),
+    "qqp": (1, 2, 3),
+}
+JSONL: dict[str, tuple[str, tuple[int, int], dict[str, int]]] = {
+    "superglue/cb": (
+        "superglue/CB/{}.jsonl.gz",
+        (250, 56),
+        {"entailment": 115, "contradiction": 119, "neutral": 16},
+    ),
+    "superglue/rte": (
+        "superglue/RTE/{}.jsonl.gz",
+        (2490, 277),
+        {"entailment": 1249, "not_entailment": 1241},
+    ),
+    "superglue/wic": ("superglue/WiC/{}.jsonl.gz", (5428, 638), {"false": 2714, "true": 2714}),
+    "superglue/wsc": ("superglue/WSC/{}.jsonl.gz", (554, 104), {"false": 295, "true": 259}),
+    "snli": (
+        "snli/{}.jsonl.gz",
+        (99890, 9842),
+        {"entailment": 33385, "neutral": 33194, "contradiction": 33311},
+    ),
+    "scitail": ("scitail/{}.jsonl.gz", (9468, 1304), {"entailment": 3965, "neutral": 5503}),
+}
+
+
+def texts(data: Path, name: str, split: str) -> list[TextRow]:
+    return list(find(name, data).split(split).rows())  # type: ignore[arg-type]
+
+
+def raw_lines(path: Path) -> list[str]:
+    return gzip.decompress(path.read_bytes()).decode().removesuffix("\n").split("\n")
+
+
+@pytest.mark.parametrize("name", GLUE)
+def test_glue(data: Path, name: str) -> None:
+    folder, sizes, labels = GLUE[name]
+    dev_file = "dev_matched" if name == "mnli" else "dev"
+    for split, file, size in zip(("train", "dev"), ("train", dev_file), sizes, strict=True):
+        rows = texts(data, f"glue/{name}", split)
+        assert len(rows) == size
+        raw = raw_lines(data / "glue" / folder / f"{file}.tsv.gz")
+        for row, line in ((rows[0], raw[0 if name == "cola" else 1]), (rows[-1], raw[-1])):
+            check_line(row, line.split("\t"), name)
+        if labels:
+            check_labels(rows, labels, split)
+
+
+def check_labels(rows: list[TextRow], labels: dict[str, int], split: str) -> None:
+    found = Counter(row.label for row in rows)
+    assert found == labels if split == "train" else set(found) == set(labels)
+
+
+def check_line(row: TextRow, fields: list[str], name: str) -> None:
+    text, pair, label = PLACES[name]
+    assert row.text == fields[text]
+    assert row.pair == (None if pair is None else fields[pair])
+    assert row.label == (float(fields[label]) if name == "stsb" else fields[label])
+
+
+@pytest.mark.parametrize("name", JSONL)
+def test_jsonl(data: Path, name: str) -> None:
+    pattern, sizes, labels = JSONL[name]
+    dev_file = "val" if name.startswith("superglue") else "dev"
+    for split, file, size in zip(("train", "dev"), ("train", dev_file), sizes, strict=True):
+        rows = texts(data, name, split)
+        assert len(rows) == size
+        raw = raw_lines(data / pattern.format(file))
+        for row, line in ((rows[0], raw[0]), (rows[-1], raw[-1])):
+            check_mapping(row, json.loads(line))
+        check_labels(rows, labels, split)
+
+
+def check_mapping(row: TextRow, line: dict[str, Any]) -> None:
+    label = line["label"]
+    assert row.label == (str(label).lower() if isinstance(label, bool) else label)
+    assert row.text in (line.get("premise"), line.get("sentence1"), line.get("text"))
+    assert row.pair == line.get("hypothesis", line.get("sentence2"))
+
+
+def test_stsb_scores_are_between_0_and_5(data: Path) -> None:
+    scores = [row.label for row in texts(data, "glue/stsb", "train")]
+    assert (min(scores), max(scores)) == (0.0, 5.0)  # type: ignore[type-var]
+
+
+def test_multirc_passages_questions_and_answers(data: Path) -> None:
+    for split, file, size in (("train", "train", 456), ("dev", "val", 83)):
+        rows = texts(data, "superglue/multirc", split)
+        raw = [json.loads(line) for line in raw_lines(data / f"superglue/MultiRC/{file}.jsonl.gz")]
+        assert len({row.at for row in rows}) == len(raw) == size
+        questions = [question for line in raw for question in line["passage"]["questions"]]
+        assert len({row.group for row in rows}) == len(questions)
+        assert len(rows) == sum(len(question["answers"]) for question in questions)
+        last = raw[-1]["passage"]["questions"][-1]
+        assert rows[-1].pair == f"{last['question']} {last['answers'][-1]['text']}"
+        assert rows[-1].label == str(last["answers"][-1]["label"])
+        assert rows[-1].text == raw[-1]["passage"]["text"]
+
+
+def test_marked_pieces_are_the_words_that_the_files_quote(data: Path) -> None:
+    for split, file in (("train", "train"), ("dev", "val")):
+        wsc = [json.loads(line) for line in raw_lines(data / f"superglue/WSC/{file}.jsonl.gz")]
+        for row, line in zip(texts(data, "superglue/wsc", split), wsc, strict=True):
+            for mark, span in zip(row.marks, ("span1_text", "span2_text"), strict=True):
+                marked = row.text[mark.start : mark.end].lower().split()
+                assert marked == line["target"][span].lower().split()
+
+
+def test_multimnist_has_every_training_and_test_image(data: Path) -> None:
+    task = find("multimnist/left", data)
+    counted = {
+        split: Counter(row.label for row in task.split(split).rows())  # type: ignore[union-attr]
+        for split in ("train", "dev", "test")
+    }
+    assert {split: sum(labels.values()) for split, labels in counted.items()} == {
+        "train": 50_000,
+        "dev": 10_000,
+        "test": 10_000,
+    }
+    both = counted["train"] + counted["dev"]
+    # MNIST's published counts of its ten digits.
+    train = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
+    test = [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert [both[str(digit)] for digit in range(10)] == train
+    assert [counted["test"][str(digit)] for digit in range(10)] == test
