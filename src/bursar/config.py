@@ -1,6 +1,7 @@
 """A run file, validated. Whatever it can say, Python can say with the same words."""
 
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -10,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from bursar.errors import UserError, unknown
-from bursar.models.spec import ModelSpec
+from bursar.models.spec import ENCODERS, ModelSpec
 from bursar.policies import POLICIES, Facts, Policy
 
 
@@ -45,11 +46,11 @@ class Optimizer(Section):
         clip: largest norm of the gradient; 0 for no clipping.
     """
 
-    lr: float = Field(default=5e-5, gt=0)
-    head_factor: float = Field(default=10.0, gt=0)
-    weight_decay: float = Field(default=0.01, ge=0)
+    lr: float = Field(default=5e-5, gt=0, allow_inf_nan=False)
+    head_factor: float = Field(default=10.0, gt=0, allow_inf_nan=False)
+    weight_decay: float = Field(default=0.01, ge=0, allow_inf_nan=False)
     warmup: float = Field(default=0.1, ge=0, le=1)
-    clip: float = Field(default=1.0, ge=0)
+    clip: float = Field(default=1.0, ge=0, allow_inf_nan=False)
 
 
 class Evaluate(Section):
@@ -92,7 +93,7 @@ class RunConfig(Section):
     ({'name': 'random'}, 16)
     """
 
-    name: str = Field(default="run", pattern=r"^[\w.+-]+$")
+    name: str = Field(default="run", pattern=r"^\w[\w.+-]*$")
     tasks: tuple[str | dict[str, Any], ...]
     model: ModelSpec = ModelSpec()
     policy: dict[str, Any] = {"name": "random"}
@@ -118,7 +119,7 @@ class RunConfig(Section):
         if isinstance(policy, str):
             return {"name": policy}
         if isinstance(policy, Mapping) and "name" not in policy:
-            raise ValueError("expected a name among the keys, found " + ", ".join(map(str, policy)))
+            raise ValueError("expected a name among the keys")
         return policy
 
     @model_validator(mode="after")
@@ -162,7 +163,7 @@ def _own_class(name: str) -> type[Policy]:
     module, _, attribute = name.partition(":")
     try:
         cls = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise UserError(f"policy: expected module:Class, found {name!r} ({error})") from None
     if not (isinstance(cls, type) and issubclass(cls, Policy)):
         raise UserError(f"policy: expected a subclass of bursar.Policy at {name!r}")
@@ -200,15 +201,46 @@ def load(path: Path, sets: Sequence[str] = (), data: str | None = None) -> RunCo
     values = read_yaml(path)
     for change in sets:
         _apply(values, change)
+    values = _absolute(values, path.parent.resolve())
     if data is not None:
-        values["data"] = data
-    return parse(_absolute(values, path.parent.resolve()), str(path))
+        values["data"] = str(Path(data).resolve())
+    return parse(values, str(path))
+
+
+_BOOL, _FLOAT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:float"
+_POWER_OF_TEN = re.compile(r"^[-+]?[0-9]+[eE][-+]?[0-9]+$")
+_DIGITS = list("-+0123456789")
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as version 1.2 has it: 1e-3 is a number, and the label `yes` is a text."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 (the parent's type)
+        first: [pair for pair in pairs if pair[0] != _BOOL]
+        for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+_Loader.add_implicit_resolver(_BOOL, re.compile("^(?:true|false)$", re.IGNORECASE), list("tTfF"))
+_Loader.add_implicit_resolver(_FLOAT, _POWER_OF_TEN, _DIGITS)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Puts a text that `_Loader` would take for a number between quotes."""
+
+
+_Dumper.add_implicit_resolver(_FLOAT, _POWER_OF_TEN, _DIGITS)
+
+
+def read_value(text: str) -> Any:
+    """What a YAML text says."""
+    return yaml.load(text, _Loader)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """A YAML file that holds a mapping."""
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = read_value(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"{path}: expected a readable file, {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -240,7 +272,7 @@ def _apply(values: dict[str, Any], change: str) -> None:
     if not sign or not key:
         raise UserError(f"--set {change}: expected key=value, such as budget.steps=500")
     try:
-        value = yaml.safe_load(text)
+        value = read_value(text)
     except yaml.YAMLError:
         raise UserError(f"--set {change}: expected a YAML value behind the =") from None
     *path, last = key.split(".")
@@ -257,27 +289,35 @@ def _apply(values: dict[str, Any], change: str) -> None:
 def _absolute(values: dict[str, Any], base: Path) -> dict[str, Any]:
     """Relative paths of one's own files, taken from the run file's folder."""
     values = dict(values)
-    policy = values.get("policy")
-    if isinstance(policy, str) and policy.endswith((".yaml", ".yml")):
-        # A policy file from the command line is meant from where the user stands.
-        there = Path(policy) if Path(policy).exists() else base / policy
-        values["policy"] = read_yaml(there)
+    if "policy" in values:
+        values["policy"] = policy_from(values["policy"], base)
+    if isinstance(values.get("data"), str):
+        values["data"] = str(base / values["data"])
     encoder = values["model"].get("encoder") if isinstance(values.get("model"), dict) else None
-    if isinstance(encoder, str) and (base / encoder).is_dir():
+    if isinstance(encoder, str) and encoder not in ENCODERS and (base / encoder).is_dir():
         values["model"] = values["model"] | {"encoder": str(base / encoder)}
     if isinstance(values.get("tasks"), list):
         values["tasks"] = [_absolute_task(task, base) for task in values["tasks"]]
     return values
 
 
+def policy_from(said: Any, base: Path) -> Any:
+    """What a run file or the command line says of a policy; a policy file is opened."""
+    if not (isinstance(said, str) and said.endswith((".yaml", ".yml"))):
+        return said
+    # A policy file from the command line is meant from where the user stands.
+    return read_yaml(Path(said) if Path(said).exists() else base / said)
+
+
 def _absolute_task(task: Any, base: Path) -> Any:
     if not isinstance(task, dict):
         return task
+    if "hub" in task:
+        saved = isinstance(task["hub"], str) and (base / task["hub"]).is_dir()
+        return task | ({"hub": str(base / task["hub"])} if saved else {})
     files = {"train", "dev", "test"}
     return {
-        key: str(base / value)
-        if key in files and isinstance(value, str) and "hub" not in task
-        else value
+        key: str(base / value) if key in files and isinstance(value, str) else value
         for key, value in task.items()
     }
 
@@ -321,5 +361,5 @@ def _section(path: Sequence[Any]) -> type[BaseModel]:
 
 def dump(config: RunConfig) -> str:
     """The configuration as a run file: rerunning it reproduces the run."""
-    values = config.model_dump(mode="json", exclude_none=True)
-    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+    values = config.model_dump(mode="json")
+    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True)

@@ -4,6 +4,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+ENCODERS = ("minilm", "small", "cnn", "lenet")
+"""The encoders that have names of their own."""
+
 
 class ModelSpec(BaseModel):
     """One shared encoder and a head for each task.
