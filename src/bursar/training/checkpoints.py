@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from bursar.errors import UserError
@@ -53,7 +54,7 @@ def load(path: Path) -> Snapshot:
     try:
         state = json.loads((path / STATE).read_text())
         model, optimizer = load_file(path / MODEL), load_file(path / OPTIMIZER)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise UserError(f"{path}: expected a checkpoint, {error}") from None
     return Snapshot(state.pop("step"), model, optimizer, state)
 
@@ -64,10 +65,10 @@ def latest(folder: Path) -> Path | None:
     return folder / f"step-{steps[-1]}" if steps else None
 
 
-def prune(folder: Path, keep: int, best: int | None) -> None:
-    """Remove all but the newest ones and the best."""
-    for step in _steps(folder)[:-keep]:
-        if step != best:
+def prune(folder: Path, newest: int, kept: int | None) -> None:
+    """Remove all but the newest ones and the one whose model is to be kept."""
+    for step in _steps(folder)[:-newest]:
+        if step != kept:
             shutil.rmtree(folder / f"step-{step}")
 
 

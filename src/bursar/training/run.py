@@ -16,6 +16,7 @@ from bursar.config import RunConfig, build_policy, dump, parse, read_yaml
 from bursar.errors import RunInterruptedError, UserError
 from bursar.journal import Journal, Opening, repair
 from bursar.models import store
+from bursar.models.multitask import MultiTaskModel
 from bursar.policies import Facts
 from bursar.tasks.task import Task
 from bursar.tasks.tokenizer import Tokenizer
@@ -26,7 +27,7 @@ from bursar.training.files import whole_folder, write_whole
 from bursar.training.optimizer import load_optimizer_tensors, optimizer_tensors
 from bursar.training.policy import PolicyTrainer
 from bursar.training.prepare import Prepared, Reading, prepare, resolve, tokenizer_of
-from bursar.training.trainer import Trainer, Watcher
+from bursar.training.trainer import Trainer, Watcher, pick_device
 
 RUN = "run.yaml"
 JOURNAL = "journal.jsonl"
@@ -56,11 +57,20 @@ class Finished:
 
 @dataclass
 class Progress:
-    """How the evaluations have gone so far."""
+    """How the evaluations have gone so far.
 
-    best_step: int | None = None
-    best_score: float = float("-inf")
-    best: dict[str, Scores] | None = None
+    Args:
+        kept_step: the step of the model to keep: the best one or the last one.
+        kept_score: the run's score there.
+        kept: and the tasks' scores.
+        best_score: the highest score so far.
+        stale: evaluations since then.
+    """
+
+    kept_step: int | None = None
+    kept_score: float | None = None
+    kept: dict[str, Scores] | None = None
+    best_score: float | None = None
     stale: int = 0
 
 
@@ -84,16 +94,28 @@ def run(
         reading: is told of the reading and encoding.
     """
     folder = Path(folder)
+    _no_run_in(folder)
+    parts = _assemble(config, tasks, cache, reading)
+    _make(folder)
+    with _locked(folder):
+        _no_run_in(folder)  # another process may have been here meanwhile
+        write_whole(folder / RUN, dump(config))
+        return _Session(config, folder, parts, watchers).start()
+
+
+def _no_run_in(folder: Path) -> None:
     if (folder / RUN).exists():
         raise UserError(
             f"{folder}: there is a run here already; go on with it by `bursar resume {folder}`, "
             "or choose another folder with --out"
         )
-    parts = _assemble(config, tasks, cache, reading)
-    folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder):
-        write_whole(folder / RUN, dump(config))
-        return _Session(config, folder, parts, watchers).start()
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{folder}: expected a folder to write to, {error.strerror}") from None
 
 
 def resume(
@@ -156,6 +178,7 @@ class _Parts:
 
     prepared: list[Prepared]
     tokenizer: Tokenizer | None
+    model: MultiTaskModel
 
 
 def _assemble(
@@ -168,7 +191,9 @@ def _assemble(
     tokenizer = tokenizer_of(tasks, config.model, cache)
     prepared = prepare(tasks, tokenizer, config, cache, reading)
     build_policy(config.policy, facts_of(config, prepared))
-    return _Parts(prepared, tokenizer)
+    kinds = {entry.task.name: entry.task.kind for entry in prepared}
+    model = store.build(config.model, kinds, tokenizer, config.seed)
+    return _Parts(prepared, tokenizer, model.to(pick_device(config.device)))
 
 
 def facts_of(config: RunConfig, prepared: Sequence[Prepared]) -> Facts:
@@ -213,6 +238,10 @@ class _Session:
                 f"{checkpoint}: this checkpoint is of another configuration than "
                 f"{self.folder / RUN}; put the file back as it was, or start another run"
             )
+        if not (self.folder / JOURNAL).exists():
+            raise UserError(
+                f"{self.folder}: expected a {JOURNAL} beside the checkpoint, found none"
+            )
         repair(self.folder / JOURNAL)
         position = snapshot.state["journal"]
         with Journal.resume(self.folder / JOURNAL, position) as journal:
@@ -224,11 +253,9 @@ class _Session:
             return self._spend(trainer)
 
     def _trainer(self, journal: Journal) -> Trainer:
-        kinds = {entry.task.name: entry.task.kind for entry in self.parts.prepared}
-        model = store.build(self.config.model, kinds, self.parts.tokenizer, self.config.seed)
         policy = build_policy(self.config.policy, self.facts)
         return PolicyTrainer(
-            self.config, self.parts.prepared, model, policy, journal, self.watchers
+            self.config, self.parts.prepared, self.parts.model, policy, journal, self.watchers
         )
 
     def _spend(self, trainer: Trainer) -> Finished:
@@ -251,22 +278,27 @@ class _Session:
 
     def _after_step(self, trainer: Trainer) -> None:
         last = trainer.step == self.config.budget.steps
-        better = False
+        keep = False
         if last or trainer.step % self.config.evaluate_every == 0:
-            better = self._evaluate(trainer)
-        if last or better or self._stopped() or trainer.step % self.config.checkpoint_every == 0:
+            keep = self._evaluate(trainer)
+        if last or keep or self._stopped() or trainer.step % self.config.checkpoint_every == 0:
             self._checkpoint(trainer)
 
     def _evaluate(self, trainer: Trainer) -> bool:
+        """Score the run; whether this model is now the one to keep."""
         scores, score = trainer.evaluate()
-        better = score > self.progress.best_score or self.config.evaluate.keep == "last"
+        progress = self.progress
+        better = progress.best_score is None or score > progress.best_score
         if better:
-            self.progress = Progress(trainer.step, score, scores)
+            progress.best_score, progress.stale = score, 0
         else:
-            self.progress.stale += 1
+            progress.stale += 1
+        keep = better or self.config.evaluate.keep == "last"
+        if keep:
+            progress.kept_step, progress.kept_score, progress.kept = trainer.step, score, scores
         for watcher in self.watchers:
             watcher.evaluated(trainer.step, scores, score, better)
-        return better
+        return keep
 
     def _checkpoint(self, trainer: Trainer) -> None:
         state = {
@@ -280,21 +312,23 @@ class _Session:
         )
         folder = self.folder / CHECKPOINTS
         checkpoints.save(folder, snapshot)
-        checkpoints.prune(folder, self.config.checkpoint.keep, self.progress.best_step)
+        checkpoints.prune(folder, self.config.checkpoint.keep, self.progress.kept_step)
 
     def _finish(self, trainer: Trainer) -> Finished:
-        """Keep the best model, and write the scores: the sign that the run is over."""
+        """Write the model to keep, and write the scores: the sign that the run is over."""
         progress = self.progress
-        assert progress.best_step is not None  # the last step is always scored
-        assert progress.best is not None
-        best = checkpoints.load(self.folder / CHECKPOINTS / f"step-{progress.best_step}")
-        trainer.model.load_state_dict(best.model)
+        # The last step is always scored, so that there is something to keep.
+        assert progress.kept_step is not None
+        assert progress.kept_score is not None
+        assert progress.kept is not None
+        kept = checkpoints.load(self.folder / CHECKPOINTS / f"step-{progress.kept_step}")
+        trainer.model.load_state_dict(kept.model)
         with whole_folder(self.folder / MODEL) as aside:
             store.save(trainer.model.cpu(), self.parts.tokenizer, self.config.model, aside)
         result = Finished(
-            progress.best_step,
-            progress.best_score,
-            progress.best,
+            progress.kept_step,
+            progress.kept_score,
+            progress.kept,
             trainer.spent.forward,
             trainer.spent.backward,
         )
@@ -307,6 +341,6 @@ def _digest(config: RunConfig) -> str:
 
 
 def _progress(values: dict[str, Any]) -> Progress:
-    best = values.pop("best")
-    scores = {name: Scores(**value) for name, value in best.items()} if best else None
-    return Progress(**values, best=scores)
+    kept = values.pop("kept")
+    scores = {name: Scores(**value) for name, value in kept.items()} if kept else None
+    return Progress(**values, kept=scores)
