@@ -1,5 +1,6 @@
 """From a run file's tasks to encoded splits."""
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bursar.config import RunConfig
-from bursar.errors import UserError
+from bursar.errors import UserError, unknown
 from bursar.tasks import catalogue
 from bursar.tasks.encoding import Encoded, encode
 from bursar.tasks.hub import hub
@@ -55,10 +56,23 @@ def _task(entry: str | dict[str, Any], data: Path | None, given: Mapping[str, Ta
     if isinstance(entry, str):
         return given[entry] if entry in given else catalogue.find(entry, data)
     make = hub if "hub" in entry else own
+    _check_keys(entry, make)
     try:
         return make(**entry)
-    except TypeError as error:
-        raise UserError(f"tasks: {entry.get('name', entry)}: {error}") from None
+    except TypeError as error:  # a value of another type than the key has
+        raise UserError(f"tasks: {entry['name']}: {error}") from None
+
+
+def _check_keys(entry: Mapping[str, Any], make: Callable[..., Task]) -> None:
+    """A task's keys are the arguments of the function that makes it."""
+    known = inspect.signature(make).parameters
+    where = f"tasks: {entry.get('name', 'one without a name')}"
+    for key in entry:
+        if key not in known:
+            raise unknown("key", str(key), known, where)
+    for key, argument in known.items():
+        if argument.default is argument.empty and key not in entry:
+            raise UserError(f"{where}: expected a value for {key}, found none")
 
 
 def tokenizer_of(
