@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from bursar.config import RunConfig
-from bursar.errors import RunInterruptedError
+from bursar.errors import RunInterruptedError, UserError
 from bursar.journal import Evaluation, Inner, Journal
 from bursar.models.multitask import MultiTaskModel
 from bursar.rng import seed_for
@@ -92,8 +92,10 @@ class Trainer(ABC):
         self.seed_dropout(step)
         losses = [self._backward(step, batch, weight) for batch, weight in batches]
         set_rate(self.optimizer, self.config.optimizer, step, self.config.budget.steps)
-        if self.config.optimizer.clip:
-            torch.nn.utils.clip_grad_norm_(trained(self.optimizer), self.config.optimizer.clip)
+        longest = self.config.optimizer.clip or math.inf
+        length = torch.nn.utils.clip_grad_norm_(trained(self.optimizer), longest)
+        names = ", ".join(batch.task for batch, _ in batches)
+        finite(float(length), f"task {names}, step {step}: the length of the gradient")
         self.optimizer.step()
         return losses
 
@@ -110,13 +112,7 @@ class Trainer(ABC):
             loss += float(part.detach()) * share
         self.spent.forward += len(batch.items)
         self.spent.backward += len(batch.items)
-        if not math.isfinite(loss):
-            raise RunInterruptedError(
-                f"task {batch.task}, step {step}: the loss is {loss}, no number to go on from; the "
-                "last checkpoint is whole. Look at the task's data or lower optimizer.lr, then "
-                "start again."
-            )
-        return loss
+        return finite(loss, f"task {batch.task}, step {step}: the loss")
 
     def loss(self, task: str, inputs: Mapping[str, Tensor]) -> Tensor:
         """The mean negative log-likelihood of a batch."""
@@ -147,6 +143,8 @@ class Trainer(ABC):
             name: evaluate(self.model, task, self.dev[name], size, self.device)
             for name, task in self.tasks.items()
         }
+        for name, value in scores.items():
+            finite(value.loss, f"task {name}, step {self.step}: the dev loss")
         score = mean({name: value.score for name, value in scores.items()})
         if inner := self.inner():
             self.journal.append(Inner(self.step, inner))
@@ -180,9 +178,26 @@ class Trainer(ABC):
         self.spent = Spent(**state["spent"])
 
 
+def finite(value: float, what: str) -> float:
+    """The value, if one can go on from it."""
+    if not math.isfinite(value):
+        raise RunInterruptedError(
+            f"{what} is {value}, no number to go on from; the last checkpoint is whole. Look at "
+            "the task's data or lower optimizer.lr, then start again."
+        )
+    return value
+
+
 def pick_device(name: str) -> torch.device:
     """The device that a run file names; `auto` is the fastest there is."""
     if name != "auto":
+        try:
+            torch.empty(0, device=name)
+        except (RuntimeError, AssertionError) as error:
+            why = str(error).splitlines()[0]
+            raise UserError(
+                f"device: expected auto or a device here, found {name!r}: {why}"
+            ) from None
         return torch.device(name)
     if torch.cuda.is_available():
         return torch.device("cuda")
