@@ -13,7 +13,7 @@ SOURCE = Path(bursar.__file__).parent
 
 # Each line may use itself and the lines above it. Rooms on one line do not use each other.
 ORDER = [
-    ["errors", "rng"],
+    ["errors", "facts", "rng"],
     ["tasks"],
     ["models"],
     ["uncertainty"],

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from bursar.facts import Facts
 from bursar.policies.signals import Signal
 
 T = TypeVar("T")
@@ -50,26 +51,6 @@ class Outcome:
     gain: float | None = None
     score: float | None = None
     uncertainty: Mapping[str, float] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What a policy may be told about the run it serves when a run file names it.
-
-    Args:
-        sizes: training examples of each task; its keys are the tasks, in order.
-        steps: the budget in optimiser steps.
-        batch: examples in a batch.
-    """
-
-    sizes: Mapping[str, int]
-    steps: int
-    batch: int
-
-    @property
-    def tasks(self) -> list[str]:
-        """The task names, in order."""
-        return list(self.sizes)
 
 
 class Policy(ABC):
@@ -131,8 +112,11 @@ class Policy(ABC):
 
     def ask(self, rng: np.random.Generator) -> Draw:
         """Draw the task that gets the next batch."""
+        return self.replay(self._choose(self.probabilities(), rng))
+
+    def replay(self, index: int) -> Draw:
+        """Take the draw of a task that was chosen elsewhere: in a journal, or by another rule."""
         probabilities = self.probabilities()
-        index = self._choose(probabilities, rng)
         self._drawn[index] += 1
         self._draws += 1
         return Draw(self._tasks[index], index, probabilities)

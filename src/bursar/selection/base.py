@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from bursar.policies.base import Facts
+from bursar.facts import Facts
+from bursar.selection.scores import Score
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +35,9 @@ class Selector(ABC):
     """Says how many candidates to score, and which of them to train on.
 
     Like a policy it decides and runs no loop: ask it for `candidates`, score them, let it `choose`,
-    train on what it chose. It is deterministic, holds no tensors and serialises to JSON.
+    train on what it chose. It is deterministic, holds no tensors and serialises to JSON. `score`
+    says how candidates are to be scored, and `passes` with how many dropout masks, where the score
+    needs several.
 
     Args:
         tasks: the names of the tasks, in the order of every array.
@@ -42,6 +45,8 @@ class Selector(ABC):
     """
 
     name: ClassVar[str]
+    score: Score = "entropy"
+    passes: int = 8
 
     def __init__(self, tasks: Sequence[str], batch: int) -> None:
         if isinstance(tasks, str) or not tasks or len(set(tasks)) != len(tasks):

@@ -5,16 +5,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from bursar import rng as streams
 from bursar.config import RunConfig
 from bursar.journal import Journal
 from bursar.models.multitask import MultiTaskModel
 from bursar.policies import DevScore, Draw, Gain, Outcome, Policy, Uncertainty
-from bursar.tasks.batches import Batch
-from bursar.training.evaluation import evaluate
+from bursar.rng import seed_for
+from bursar.tasks.batches import Batch, in_order
+from bursar.tasks.parts import Split
+from bursar.training.evaluation import evaluate, tensors
 from bursar.training.prepare import Prepared
-from bursar.training.trainer import Trainer, Watcher
+from bursar.training.trainer import Trainer, Watcher, finite
+from bursar.uncertainty import measure, predictive_samples
 
 
 class PolicyTrainer(Trainer):
@@ -41,6 +45,7 @@ class PolicyTrainer(Trainer):
         super().__init__(config, prepared, model, journal, watchers)
         self.policy = policy
         self.rng = streams.stream(config.seed, "draws")
+        self._probes: dict[tuple[str, int | None], Split] = {}
 
     def advance(self) -> None:
         """Draw, batch, step, outcome."""
@@ -67,7 +72,8 @@ class PolicyTrainer(Trainer):
         gain = score = uncertainty = None
         for signal in self.policy.due():
             if isinstance(signal, Gain):
-                gain = loss - self._loss_again(step, batch)
+                after = self._loss_again(step, batch)
+                gain = loss - finite(after, f"task {draw.task}, step {step}: the loss afterwards")
             elif isinstance(signal, DevScore):
                 score = self._score(signal)
             elif isinstance(signal, Uncertainty):
@@ -77,19 +83,41 @@ class PolicyTrainer(Trainer):
     @torch.no_grad()
     def _loss_again(self, step: int, batch: Batch) -> float:
         """The loss on the same batch under the same dropout masks."""
+        self.model.train()  # another signal may have put dropout off
         self.seed_dropout(step)
         self.spent.forward += len(batch.items)
         return sum(float(self.loss(batch.task, part)) * share for share, part in self.parts(batch))
 
     def _score(self, signal: DevScore) -> float:
-        split = self.dev[signal.task].at_most(signal.examples)
+        """The dev score of the task that the signal names."""
+        split = self._probe(signal.task, signal.examples)
         self.spent.forward += len(split)
         task = self.tasks[signal.task]
         size = self.config.evaluate.batch
         return evaluate(self.model, task, split, size, self.device).score
 
     def _uncertainty(self, step: int, signal: Uncertainty) -> dict[str, float]:
-        raise NotImplementedError
+        """The model's uncertainty on the dev examples of each task."""
+        seed = seed_for(self.config.seed, "uncertainty", step)
+        return {name: self._unsure(name, signal, seed) for name in self.tasks}
+
+    def _unsure(self, name: str, signal: Uncertainty, seed: int) -> float:
+        split = self._probe(name, signal.examples)
+        batches = list(in_order(name, split.encoded, self.config.evaluate.batch))
+        self.spent.forward += signal.passes * len(split)
+
+        def predict(batch: Batch) -> Tensor:
+            inputs = tensors(batch, self.device)
+            return self.tasks[name].kind.distribution(self.model(name, inputs), inputs)
+
+        samples = predictive_samples(self.model, predict, batches, signal.passes, seed)
+        return measure(samples, signal.score)
+
+    def _probe(self, task: str, examples: int | None) -> Split:
+        """The dev examples that signals are measured on, the same ones each time."""
+        if (task, examples) not in self._probes:
+            self._probes[task, examples] = self.dev[task].at_most(examples)
+        return self._probes[task, examples]
 
     def inner(self) -> dict[str, Any]:
         """What the policy believes."""

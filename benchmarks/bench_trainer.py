@@ -1,0 +1,175 @@
+"""The trainer against a bare loop, and against the way people mix data sets today."""
+
+import os
+import tempfile
+import warnings
+from collections.abc import Callable
+from itertools import cycle
+from pathlib import Path
+
+import torch
+from harness import Result, median_ratio
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoTokenizer,
+    DataCollatorWithPadding,
+    Trainer,
+    TrainingArguments,
+)
+
+from bursar.config import RunConfig, build_policy
+from bursar.journal import Journal, Opening
+from bursar.models import store
+from bursar.models.encoders import packaged_minilm, quiet
+from bursar.tasks import catalogue
+from bursar.tasks.rows import TextRow
+from bursar.training.evaluation import tensors
+from bursar.training.policy import PolicyTrainer
+from bursar.training.prepare import Prepared, prepare, resolve, tokenizer_of
+from bursar.training.run import facts_of
+
+TASKS = ["glue/mrpc", "glue/rte", "glue/cola", "glue/sst2"]
+STEPS = 20
+
+
+def _trainer(config: RunConfig) -> PolicyTrainer:
+    tasks = resolve(config)
+    tokenizer = tokenizer_of(tasks, config.model)
+    prepared: list[Prepared] = prepare(tasks, tokenizer, config)
+    kinds = {entry.task.name: entry.task.kind for entry in prepared}
+    model = store.build(config.model, kinds, tokenizer, config.seed)
+    facts = facts_of(config, prepared)
+    path = Path(tempfile.mkdtemp()) / "journal.jsonl"
+    journal = Journal.create(path, Opening("bench", facts.tasks, {}, 1, {}, {}))
+    return PolicyTrainer(config, prepared, model, build_policy(config.policy, facts), journal)
+
+
+def _config(layers: int) -> RunConfig:
+    return RunConfig(
+        tasks=TASKS,
+        model={"encoder": "minilm", "layers": layers},
+        budget={"steps": 100_000, "batch": 16},
+        optimizer={"lr": 1e-5},
+        data=os.environ.get("BURSAR_DATA"),
+    )
+
+
+def against_a_bare_loop() -> Result:
+    """The same batches through the same model, with and without everything that bursar adds."""
+    ours, bare = _trainer(_config(2)), _trainer(_config(2))
+    batches = []
+    for name, _ in zip(cycle(TASKS), range(STEPS), strict=False):
+        batch = bare.streams[name].next()
+        batches.append((name, tensors(batch, bare.device), batch))
+    queue = cycle([batch for _, _, batch in batches])
+    names = cycle([name for name, _, _ in batches])
+    for stream in ours.streams.values():
+        stream.next = lambda: next(queue)  # type: ignore[method-assign]
+    ask = ours.policy.ask
+
+    def ask_for_the_next(rng):  # the batches are cut already: the draw has to name theirs
+        draw, name = ask(rng), next(names)
+        return type(draw)(name, ours.policy.tasks.index(name), draw.probabilities)
+
+    ours.policy.ask = ask_for_the_next  # type: ignore[method-assign]
+    model, optimizer, kinds = bare.model, bare.optimizer, bare.model.kinds
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+
+    def bare_loop() -> None:
+        model.train()
+        for name, inputs, _ in batches:
+            optimizer.zero_grad(set_to_none=True)
+            kinds[name].loss(model(name, inputs), inputs).backward()
+            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+            optimizer.step()
+
+    def our_loop() -> None:
+        for _ in range(STEPS):
+            ours.advance()
+
+    ratio = median_ratio(bare_loop, our_loop, repeats=9)
+    return Result("trainer / bare loop, speed", ratio, "x", ">= 0.97", ratio >= 0.97)
+
+
+def against_the_transformers_trainer() -> Result:
+    """Examples a second, against `interleave_datasets` and the `Trainer` of transformers."""
+    ours = _trainer(_config(2))
+    theirs = _interleaved()
+
+    def our_steps() -> None:
+        for _ in range(STEPS):
+            ours.advance()
+
+    ratio = median_ratio(theirs, our_steps, repeats=5)
+    return Result("trainer / transformers Trainer, examples/s", ratio, "x", ">= 3", ratio >= 3)
+
+
+class Mixed(torch.nn.Module):
+    """What people write: an encoder, a head for each task, chosen by a column."""
+
+    def __init__(self, folder: str, layers: int) -> None:
+        super().__init__()
+        config = AutoConfig.from_pretrained(folder)
+        config.num_hidden_layers = layers
+        self.encoder = AutoModel.from_pretrained(folder, config=config)
+        self.heads = torch.nn.ModuleList(torch.nn.Linear(config.hidden_size, 2) for _ in TASKS)
+
+    def forward(self, input_ids, attention_mask, token_type_ids, task, labels):
+        hidden = self.encoder(input_ids, attention_mask, token_type_ids).last_hidden_state
+        pooled = (hidden * attention_mask[..., None]).sum(1) / attention_mask.sum(1, keepdim=True)
+        logits = torch.stack([head(pooled) for head in self.heads], 1)
+        chosen = logits[torch.arange(len(task)), task]
+        return {"loss": torch.nn.functional.cross_entropy(chosen, labels), "logits": chosen}
+
+
+def _interleaved() -> Callable[[], None]:
+    from datasets import Dataset, disable_progress_bars, interleave_datasets
+
+    disable_progress_bars()
+    folder = str(packaged_minilm())
+    with quiet():
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        model = Mixed(folder, 2)
+
+    def rows(number: int, name: str) -> Dataset:
+        task = catalogue.find(name)
+        found = [row for row in task.split("train").rows() if isinstance(row, TextRow)]
+        labels = {label: place for place, label in enumerate(task.kind.labels)}
+        encoded = tokenizer(
+            [row.text for row in found],
+            [row.pair for row in found] if found[0].pair is not None else None,
+            truncation=True,
+            max_length=128,
+            padding="max_length",
+        )
+        return Dataset.from_dict(
+            dict(encoded)
+            | {"labels": [labels[row.label] for row in found], "task": [number] * len(found)}
+        )
+
+    mixed = interleave_datasets([rows(number, name) for number, name in enumerate(TASKS)], seed=1)
+    arguments = TrainingArguments(
+        output_dir=tempfile.mkdtemp(),
+        per_device_train_batch_size=16,
+        max_steps=STEPS,
+        learning_rate=1e-5,
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+        logging_strategy="no",
+        use_cpu=True,
+        remove_unused_columns=False,
+    )
+
+    def steps() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            Trainer(
+                model, arguments, train_dataset=mixed, data_collator=DataCollatorWithPadding(tokenizer)
+            ).train()
+
+    return steps
+
+
+BENCHMARKS = [against_a_bare_loop, against_the_transformers_trainer]
