@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import mean
@@ -40,7 +40,7 @@ out = Console(highlight=False)
 
 DataOption = Annotated[
     str | None,
-    typer.Option("--data", envvar="BURSAR_DATA", help="Folder of the official data sets."),
+    typer.Option("--data", help="Folder of the official data sets; BURSAR_DATA if not given."),
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")]
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.")]
@@ -53,14 +53,21 @@ Sets = Annotated[
 
 def main() -> None:
     """Entry point: a user's mistake is one sentence and exit code 2."""
+    sys.path.insert(0, "")  # a policy of one's own lies where the user stands
     try:
         app()
     except BursarError as error:
         print(f"bursar: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("bursar: stopped; `bursar resume` goes on from the last checkpoint", file=sys.stderr)
-        sys.exit(130)
+    except OSError as error:  # the world's fault: a full disk, a folder that may not be written
+        print(f"bursar: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+class StoppedError(BursarError):
+    """The user pressed Ctrl-C."""
+
+    exit_code = 130
 
 
 class Shower:
@@ -82,17 +89,22 @@ class Shower:
 @contextmanager
 def showing(quiet: bool) -> Iterator[Shower]:
     """Where runs are shown."""
-    if quiet or not out.is_terminal:
-        yield Shower(None, quiet)
-        return
-    with live(out) as progress:
-        yield Shower(progress, quiet)
+    try:
+        if quiet or not out.is_terminal:
+            yield Shower(None, quiet)
+            return
+        with live(out) as progress:
+            yield Shower(progress, quiet)
+    except KeyboardInterrupt:
+        raise StoppedError("stopped; `bursar resume` goes on from the last checkpoint") from None
 
 
 @app.command()
 def run(
     file: RunFile,
-    to: Annotated[Path | None, typer.Option("--out", help="Run folder; runs/NAME if not given.")] = None,
+    to: Annotated[
+        Path | None, typer.Option("--out", help="Run folder; runs/NAME if not given.")
+    ] = None,
     sets: Sets = None,
     data: DataOption = None,
     quiet: QuietOption = False,
@@ -155,15 +167,15 @@ def _tell(result: "Finished", folder: Path, quiet: bool) -> None:
         return
     out.print(_scores_table(result.tasks, result.score))
     out.print(f"Best at step {result.step}. Run folder: {folder}", soft_wrap=True)
-    _report(folder)
-
-
-def _report(folder: Path) -> None:
     from bursar.report.page import write_run_report
 
+    _report(lambda: write_run_report(folder))
+
+
+def _report(write: Callable[[], Path]) -> None:
     try:
-        out.print(f"Report: {write_run_report(folder)}", soft_wrap=True)
-    except UserError as error:  # the figures are an extra; the run is finished without them
+        out.print(f"Report: {write()}", soft_wrap=True)
+    except UserError as error:  # the figures are an extra; the runs are finished without them
         out.print(f"No report: {error}", soft_wrap=True)
 
 
@@ -172,7 +184,9 @@ def _scores_table(tasks: dict[str, "Scores"], score: float) -> Table:
     table.add_column("loss", justify="right")
     table.add_column("score", justify="right")
     for name, scores in tasks.items():
-        metrics = ", ".join(f"{metric} {100 * value:.1f}" for metric, value in scores.metrics.items())
+        metrics = ", ".join(
+            f"{metric} {100 * value:.1f}" for metric, value in scores.metrics.items()
+        )
         table.add_row(name, metrics, f"{scores.loss:.3f}", f"{100 * scores.score:.1f}")
     table.add_section()
     table.add_row("mean", "", "", f"{100 * score:.1f}")
@@ -203,7 +217,9 @@ def evaluate(
 @app.command()
 def predict(
     folder: RunFolder,
-    source: Annotated[str, typer.Argument(metavar="INPUT", help="A file like the task's own, or a split.")],
+    source: Annotated[
+        str, typer.Argument(metavar="INPUT", help="A file like the task's own, or a split.")
+    ],
     task: Annotated[str, typer.Option(help="Which of the run's tasks.")],
     data: DataOption = None,
 ) -> None:
@@ -237,7 +253,9 @@ def compare(
     file: RunFile,
     policies: Annotated[str, typer.Option(help="Names, or YAML mappings, with commas between.")],
     seeds: Annotated[str, typer.Option(help="Seeds with commas between.")] = "1",
-    to: Annotated[Path | None, typer.Option("--out", help="Folder; studies/NAME if not given.")] = None,
+    to: Annotated[
+        Path | None, typer.Option("--out", help="Folder; studies/NAME if not given.")
+    ] = None,
     sets: Sets = None,
     data: DataOption = None,
     quiet: QuietOption = False,
@@ -250,28 +268,38 @@ def compare(
     from bursar import config as configs
 
     config = configs.load(file, sets or (), data)
-    chosen = _list_of(policies, "--policies")
-    specs = [{"name": policy} if isinstance(policy, str) else policy for policy in chosen]
-    for spec in specs:
-        configs.policy_class(spec)
-    numbers = _list_of(seeds, "--seeds")
-    if not all(isinstance(seed, int) for seed in numbers):
-        raise UserError(f"--seeds: expected whole numbers with commas between, found {seeds!r}")
+    specs = []
+    for said in _list_of(policies, "--policies"):
+        policy = configs.policy_from(said, file.parent)
+        specs.append(configs.changed(config, {"policy": policy}, "--policies").policy)
+    numbers = [
+        configs.changed(config, {"seed": said}, "--seeds").seed
+        for said in _list_of(seeds, "--seeds")
+    ]
     _compare(config, specs, numbers, to or Path("studies") / config.name, quiet)
 
 
 def _list_of(text: str, option: str) -> list[Any]:
+    from bursar.config import read_value
+
     try:
-        values = yaml.safe_load(f"[{text}]")
+        values = read_value(f"[{text}]")
     except yaml.YAMLError:
         raise UserError(f"{option}: expected values with commas between, found {text!r}") from None
     if not values:
         raise UserError(f"{option}: expected at least one value, found none")
+    for value in values:
+        if values.count(value) > 1:
+            raise UserError(f"{option}: expected different values, found {value} twice")
     return list(values)
 
 
 def _compare(
-    config: "RunConfig", specs: Sequence[dict[str, Any]], seeds: Sequence[int], to: Path, quiet: bool
+    config: "RunConfig",
+    specs: Sequence[dict[str, Any]],
+    seeds: Sequence[int],
+    to: Path,
+    quiet: bool,
 ) -> None:
     from bursar.studies.compare import compare as compare_policies
     from bursar.studies.compare import label
@@ -289,8 +317,7 @@ def _compare(
     out.print(_comparison_table(comparison))
     from bursar.report.page import write_comparison_report
 
-    page = write_comparison_report(comparison.folders, to, config.name)
-    out.print(f"Report: {page}", soft_wrap=True)
+    _report(lambda: write_comparison_report(comparison.folders, to, config.name))
 
 
 def _comparison_table(comparison: "Comparison") -> Table:
@@ -325,15 +352,16 @@ def demo(
     picture: which digit is on the left, which on the right, and which of the two is larger. They
     have very different numbers of examples. Who should get the next batch?
     """
-    from bursar.config import RunConfig
+    from bursar.config import parse
 
-    config = RunConfig.model_validate(
+    config = parse(
         {
             "name": "demo",
             "tasks": ["digits/left", "digits/right", "digits/larger"],
             "budget": {"steps": steps, "batch": 32},
             "optimizer": {"lr": 3e-3, "head_factor": 1},
-        }
+        },
+        "demo",
     )
     specs = [{"name": "random"}, {"name": "task_size"}, {"name": "temperature", "temperature": 2}]
     _compare(config, specs, [1], to, quiet)

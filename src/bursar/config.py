@@ -334,6 +334,11 @@ def parse(values: Mapping[str, Any], where: str) -> RunConfig:
         raise UserError(f"{where}: {error}") from None
 
 
+def changed(config: RunConfig, values: Mapping[str, Any], where: str) -> RunConfig:
+    """The configuration with other values, checked as a run file's are."""
+    return parse(config.model_dump() | dict(values), where)
+
+
 def _sentence(error: ValidationError, where: str) -> str:
     first, *rest = error.errors()
     field = ".".join(str(part) for part in first["loc"] if part not in ("str", "dict[str,any]"))

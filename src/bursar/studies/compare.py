@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,9 @@ from bursar.config import RunConfig
 
 if TYPE_CHECKING:
     from bursar.training.run import Finished
+
+LONGEST = 80
+"""Characters in a folder's name; a policy of many numbers has more than file systems take."""
 
 
 @dataclass(frozen=True)
@@ -77,4 +81,7 @@ def compare(
 
 
 def _folder(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "_-=.," else "-" for c in name).strip("-")
+    plain = "".join(c if c.isalnum() or c in "_-=.," else "-" for c in name).strip("-")
+    if len(plain) <= LONGEST:
+        return plain
+    return plain[:LONGEST] + "-" + blake2b(name.encode(), digest_size=4).hexdigest()
