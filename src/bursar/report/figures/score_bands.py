@@ -1,0 +1,62 @@
+"""Dev scores of several policies."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bursar.report.curves import Floats, thinned
+from bursar.report.history import History
+from bursar.report.style import Look, looks, panels, plotly, safe
+
+
+def score_bands(runs: Mapping[str, Sequence[History]]) -> Any:
+    """The mean dev score over the steps: a line for the mean of the seeds, a band for their range.
+
+    Args:
+        runs: by policy, the histories of its seeds. A point is drawn where all of them have one.
+    """
+    figure = panels()
+    for (name, look), histories in zip(looks(runs).items(), runs.values(), strict=True):
+        steps, scores = common_scores(histories)
+        if len(steps):
+            figure.add_traces(_band(name, look, steps, 100 * scores))
+    end = max(history.end for histories in runs.values() for history in histories)
+    figure.update_xaxes(title_text="step", range=[0, 1.02 * end])
+    figure.update_yaxes(title_text="mean dev score, of 100", hoverformat=".1f")
+    figure.update_layout(height=440)
+    return figure
+
+
+def common_scores(histories: Sequence[History]) -> tuple[Floats, Floats]:
+    """The steps at which all runs were scored, and the scores, shape `(runs, steps)`."""
+    tables = [
+        {record.step: record.score for record in history.evaluations} for history in histories
+    ]
+    steps = sorted(set.intersection(*(set(table) for table in tables)))
+    shown = [steps[k] for k in thinned(len(steps))]
+    scores = np.array([[table[step] for step in shown] for table in tables], dtype=np.float64)
+    return np.array(shown, dtype=np.float64), scores
+
+
+def _band(name: str, look: Look, steps: Floats, scores: Floats) -> list[Any]:
+    go, _ = plotly()
+    common = {"x": steps, "legendgroup": name}
+    edge = {"mode": "lines", "line": {"width": 0}, "showlegend": False, "hoverinfo": "skip"}
+    low = go.Scatter(y=scores.min(axis=0), name=f"{safe(name)}, lowest", **edge, **common)
+    high = go.Scatter(
+        y=scores.max(axis=0),
+        name=f"{safe(name)}, highest",
+        fill="tonexty",
+        fillcolor=look.faint(0.2),
+        **edge,
+        **common,
+    )
+    mean = go.Scatter(
+        y=scores.mean(axis=0),
+        name=safe(name),
+        mode="lines",
+        line={"color": look.colour, "dash": look.dash, "width": 2.5},
+        **common,
+    )
+    return [low, high, mean]

@@ -1,0 +1,54 @@
+"""A run's journal, sorted by kind."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bursar.errors import UserError
+from bursar.journal import Evaluation, Inner, Opening, Round, Selection, Shares, Step, read
+
+
+@dataclass(frozen=True)
+class History:
+    """A run's journal, its records sorted by kind and in order."""
+
+    opening: Opening
+    shares: Sequence[Shares] = ()
+    steps: Sequence[Step] = ()
+    inner: Sequence[Inner] = ()
+    selections: Sequence[Selection] = ()
+    rounds: Sequence[Round] = ()
+    evaluations: Sequence[Evaluation] = ()
+
+    @property
+    def tasks(self) -> list[str]:
+        """The task names, in order."""
+        return self.opening.tasks
+
+    @property
+    def end(self) -> int:
+        """The last step that left a record."""
+        kinds = (self.steps, self.selections, self.rounds, self.evaluations)
+        return max((kind[-1].step for kind in kinds if kind), default=0)
+
+    @property
+    def seconds(self) -> float:
+        """How long steps and evaluations took."""
+        kinds = (self.steps, self.selections, self.rounds, self.evaluations)
+        return sum(record.seconds or 0.0 for kind in kinds for record in kind)
+
+
+def read_history(path: Path) -> History:
+    """The history in a journal file, its evaluations those on the dev split."""
+    records = list(read(path))
+    if not records or not isinstance(records[0], Opening):
+        raise UserError(f"{path}: expected a journal that opens with its run, found no such line")
+    return History(
+        records[0],
+        shares=[record for record in records if isinstance(record, Shares)],
+        steps=[record for record in records if isinstance(record, Step)],
+        inner=[record for record in records if isinstance(record, Inner)],
+        selections=[record for record in records if isinstance(record, Selection)],
+        rounds=[record for record in records if isinstance(record, Round)],
+        evaluations=[r for r in records if isinstance(r, Evaluation) and r.split == "dev"],
+    )

@@ -1,0 +1,54 @@
+"""The report of a run, and that of a comparison: one HTML file each, which opens offline."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bursar.errors import UserError
+from bursar.report.comparison_body import Runs, comparison_body
+from bursar.report.document import document
+from bursar.report.folder import read_folder
+from bursar.report.run_body import run_body
+from bursar.report.style import plotly
+from bursar.training.files import write_whole
+
+
+def write_run_report(folder: Path) -> Path:
+    """Write `report.html` into a run folder, finished or not; returns its path."""
+    plotly()
+    run = read_folder(Path(folder))
+    lead = f"{run.policy} on {', '.join(run.history.tasks)}"
+    return _write(run.path, document(run.history.opening.name, lead, run_body(run)))
+
+
+def write_comparison_report(runs: Mapping[str, Sequence[Path]], out: Path, title: str) -> Path:
+    """Write `report.html` into `out`, comparing policies over seeds; returns its path.
+
+    Args:
+        runs: by policy, the run folders of its seeds.
+        out: the folder of the report.
+        title: its heading.
+    """
+    plotly()
+    if not runs or not all(runs.values()):
+        raise UserError(f"runs: expected run folders for each policy, found {dict(runs)}")
+    read = {name: [read_folder(Path(path)) for path in paths] for name, paths in runs.items()}
+    tasks = _common_tasks(read)
+    lead = f"{', '.join(read)} on {', '.join(tasks)}"
+    return _write(Path(out), document(title, lead, comparison_body(read)))
+
+
+def _write(folder: Path, text: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / "report.html", text)
+    return folder / "report.html"
+
+
+def _common_tasks(runs: Runs) -> list[str]:
+    first, *others = [run for seeds in runs.values() for run in seeds]
+    for run in others:
+        if run.history.tasks != first.history.tasks:
+            raise UserError(
+                f"{run.path}: expected the tasks {first.history.tasks} of {first.path}, "
+                f"found {run.history.tasks}"
+            )
+    return first.history.tasks

@@ -1,0 +1,112 @@
+"""What the report of one run shows."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bursar.report import figures, words
+from bursar.report.document import Plot, folded, notice, plots, table, tiles, verbatim
+from bursar.report.exposure import Exposure, exposures
+from bursar.report.folder import Folder
+from bursar.report.numbers import UNKNOWN, duration, hundredths
+from bursar.report.standing import Standing
+from bursar.report.timeline import training_losses
+
+
+def run_body(run: Folder) -> list[str]:
+    """The scores first, then the figures, then the configuration."""
+    return [
+        *_how_far(run),
+        tiles(_facts(run)),
+        _tasks_table(run),
+        *plots(_plots(run)),
+        *([folded("Configuration", verbatim(run.config))] if run.config else []),
+    ]
+
+
+def _how_far(run: Folder) -> list[str]:
+    if run.finished:
+        return []
+    done, budget = run.history.end, run.history.opening.budget.get("steps")
+    of = f" of {budget:,}" if budget else ""
+    state = "the scores are the best so far" if run.standing else "it has not been scored yet"
+    return [notice(f"This run is not finished: {done:,}{of} steps are done, and {state}.")]
+
+
+def _facts(run: Folder) -> dict[str, str]:
+    """What a person wants to know first."""
+    history, stands = run.history, run.standing
+    facts = {}
+    if stands:
+        facts["score (mean over tasks)"] = hundredths(stands.score)
+        facts["kept from step"] = f"{stands.step:,}"
+    facts |= {"policy": run.policy, "seed": str(history.opening.seed)}
+    facts["budget"] = budget_words(history.opening.budget)
+    if stands:
+        facts["examples forward"] = f"{stands.forward:,}"
+        facts["examples backward"] = f"{stands.backward:,}"
+    if history.selections:
+        facts["data used"] = f"{history.selections[-1].used:.1%}"
+    if history.seconds:
+        facts["time"] = duration(history.seconds)
+    return facts
+
+
+def budget_words(budget: Mapping[str, Any]) -> str:
+    """The budget in words.
+
+    >>> budget_words({"steps": 2000, "batch": 16, "accumulate": 1})
+    '2,000 steps of 16'
+    """
+    if not {"steps", "batch"} <= set(budget):
+        return UNKNOWN
+    return f"{budget['steps']:,} steps of {budget['batch']:,}"
+
+
+def _tasks_table(run: Folder) -> str:
+    stands, given = run.standing, exposures(run.history)
+    baselines = stands.baselines if stands else {}
+    head = ["task", "metric", "score", *(["without looking"] if baselines else [])]
+    head += ["share of draws", "examples seen", "epochs"]
+    rows = []
+    for task in run.history.tasks:
+        baseline = [hundredths(baselines.get(task))] if baselines else []
+        rows.append([task, *_scored(stands, task), *baseline, *_given(given.get(task))])
+    return table(head, rows)
+
+
+def _scored(stands: Standing | None, task: str) -> list[str]:
+    if stands is None:
+        return [UNKNOWN, UNKNOWN]
+    metrics = stands.metrics.get(task, {})
+    names = list(metrics)
+    if len(names) > 1:
+        names = [f"{name} {hundredths(value)}" for name, value in metrics.items()]
+    return [", ".join(names) or UNKNOWN, hundredths(stands.scores[task])]
+
+
+def _given(exposure: Exposure | None) -> list[str]:
+    if exposure is None:
+        return [UNKNOWN] * 3
+    examples = UNKNOWN if exposure.examples is None else f"{exposure.examples:,}"
+    epochs = UNKNOWN if exposure.epochs is None else f"{exposure.epochs:.1f}"
+    return [f"{exposure.share:.1%}", examples, epochs]
+
+
+def _plots(run: Folder) -> list[Plot]:
+    """The figures that the journal has records for."""
+    history = run.history
+    kept = run.standing.step if run.standing else None
+    made = []
+    if history.evaluations:
+        made.append(Plot(words.DEV_SCORES, figures.dev_scores(history, kept)))
+    if history.shares:
+        made.append(Plot(words.SHARES, figures.shares(history)))
+    if history.rounds:
+        made.append(Plot(words.WEIGHTING, figures.weighting(history)))
+    if history.selections:
+        made.append(Plot(words.SELECTION, figures.selection(history)))
+    if history.evaluations:
+        made.append(Plot(words.CONVERGENCE, figures.convergence(history)))
+    if training_losses(history):
+        made.append(Plot(words.TRAINING_LOSS, figures.training_loss(history)))
+    return made

@@ -1,0 +1,124 @@
+"""Numbers by task over the steps of a run, taken out of its history."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bursar.report.curves import MOST, Floats, held_means
+from bursar.report.history import History
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """A number for each task that holds from a step until the next.
+
+    Args:
+        steps: rising, shape `(changes,)`.
+        values: shape `(changes, tasks)`.
+        end: the step up to which the last row holds.
+    """
+
+    steps: Floats
+    values: Floats
+    end: float
+
+    def mean(self) -> Floats:
+        """Over all steps, shape `(tasks,)`."""
+        means: Floats = self.binned(1)[1][0]
+        return means
+
+    def binned(self, bins: int) -> tuple[Floats, Floats]:
+        """The edges of equal bins, shape `(bins + 1,)`, and the means in them."""
+        edges = np.linspace(self.steps[0], max(self.end, self.steps[0] + 1), bins + 1)
+        return edges, held_means(self.steps, self.values, edges)
+
+    def corners(self, most: int = MOST) -> tuple[Floats, Floats]:
+        """Where it changes and to what, its end included; means over bins if that is too many."""
+        if len(self.steps) < most:
+            return np.append(self.steps, self.end), np.vstack([self.values, self.values[-1]])
+        edges, means = self.binned(most - 1)
+        return edges, np.vstack([means, means[-1]])
+
+
+def asked(history: History) -> Timeline | None:
+    """The distributions that the draws came from."""
+    if not history.shares:
+        return None
+    steps = np.array([record.step for record in history.shares], dtype=np.float64)
+    values = np.array([record.shares for record in history.shares], dtype=np.float64)
+    return Timeline(steps, values, history.end + 1)
+
+
+def influence(history: History) -> Timeline | None:
+    """Each task's part in the training: shares asked, normalised weights, or shares chosen."""
+    if history.shares:
+        return asked(history)
+    rows: list[tuple[int, Mapping[str, float]]] = []
+    rows += [(record.step, record.weights) for record in history.rounds]
+    rows += [(record.step, record.chosen) for record in history.selections]
+    return _timeline(history, rows, normalise=True)
+
+
+def uncertainties(history: History) -> Timeline | None:
+    """What the policy held each task's uncertainty to be."""
+    rows = [
+        (record.step, record.values["uncertainties"])
+        for record in history.inner
+        if record.values.get("uncertainties")
+    ]
+    return _timeline(history, rows, normalise=False)
+
+
+def _timeline(
+    history: History, rows: Sequence[tuple[int, Mapping[str, float]]], *, normalise: bool
+) -> Timeline | None:
+    if not rows:
+        return None
+    steps = np.array([step for step, _ in rows], dtype=np.float64)
+    values = np.array([[row.get(task, 0.0) for task in history.tasks] for _, row in rows])
+    if normalise:
+        values = values / np.maximum(values.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+    return Timeline(steps, values, history.end + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """Numbers of one task at some steps, both of shape `(points,)`."""
+
+    steps: Floats
+    values: Floats
+
+
+def training_losses(history: History) -> dict[str, Series]:
+    """Each task's training losses, for the tasks that have any."""
+    points: dict[str, list[tuple[int, float]]] = {task: [] for task in history.tasks}
+    for step in history.steps:
+        if step.loss is not None:
+            points[step.task].append((step.step, step.loss))
+    together = [(record.step, record.losses or {}) for record in history.selections]
+    together += [(record.step, record.losses) for record in history.rounds]
+    for number, losses in together:
+        for task, loss in losses.items():
+            points[task].append((number, loss))
+    return {task: _series(rows) for task, rows in points.items() if rows}
+
+
+def _series(rows: Sequence[tuple[int, float]]) -> Series:
+    steps, values = np.array(rows, dtype=np.float64).T
+    return Series(steps, values)
+
+
+def dev_scores_of(history: History, task: str) -> Series:
+    """A task's dev scores."""
+    return _series([(record.step, record.scores[task]) for record in history.evaluations])
+
+
+def dev_losses_of(history: History, task: str) -> Series:
+    """A task's dev losses."""
+    return _series([(record.step, record.losses[task]) for record in history.evaluations])
+
+
+def run_scores(history: History) -> Series:
+    """The run's dev scores, each the mean over its tasks."""
+    return _series([(record.step, record.score) for record in history.evaluations])
