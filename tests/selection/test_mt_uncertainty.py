@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bursar.errors import UserError
-from bursar.policies import Facts
+from bursar.facts import Facts
 from bursar.selection import MTUncertainty, example_scores
 
 TASKS = ["cola", "mnli", "stsb", "rte"]

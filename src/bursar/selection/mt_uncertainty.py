@@ -59,7 +59,7 @@ class MTUncertainty(Selector):
             raise ValueError(f"every: expected at least 1, found {every}")
         if passes < 2:
             raise ValueError(f"passes: expected at least 2, found {passes}")
-        self.score: Score = score
+        self.score = score
         self.passes = passes
         self._rule = RULES[rule]
         self._every = every

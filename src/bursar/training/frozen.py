@@ -1,0 +1,76 @@
+"""An encoder's frozen lower layers, run once where they would be run again and again."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+
+class Frozen:
+    """The lower layers of an encoder that are not trained, as one fixed function.
+
+    What a fixed function gave for an example can be kept: it was computed to score the example, and
+    training can start from it. A fixed function has no dropout either; `still` sees to that.
+
+    Args:
+        encoder: any module with a stack of layers. If anything but layers is trained in it, it has
+            no frozen part.
+    """
+
+    def __init__(self, encoder: nn.Module) -> None:
+        stack = _stack(encoder)
+        inside = {id(p) for layer in stack for p in layer.parameters()}
+        if any(p.requires_grad and id(p) not in inside for p in encoder.parameters()):
+            stack = []
+        trained = [any(p.requires_grad for p in layer.parameters()) for layer in stack]
+        self._layers = stack[: trained.index(True)] if True in trained else stack
+        above = {id(m) for layer in stack[len(self._layers) :] for m in layer.modules()}
+        self._modules = [m for m in encoder.modules() if id(m) not in above] if self._layers else []
+
+    def __len__(self) -> int:
+        """How many layers are frozen."""
+        return len(self._layers)
+
+    def still(self) -> None:
+        """Turn off dropout in the frozen part, which `train` had turned on."""
+        for module in self._modules:
+            module.training = False
+
+    @contextmanager
+    def recording(self) -> Iterator[list[Tensor]]:
+        """Collects what the last frozen layer gives, call by call."""
+        outputs: list[Tensor] = []
+        if not self._layers:
+            yield outputs
+            return
+
+        def record(_module: Any, _inputs: Any, output: Tensor) -> None:
+            outputs.append(output)
+
+        hook = self._layers[-1].register_forward_hook(record)
+        try:
+            yield outputs
+        finally:
+            hook.remove()
+
+    @contextmanager
+    def given(self, output: Tensor | None) -> Iterator[None]:
+        """Inside it, the frozen layers give this output without computing it; None changes nothing.
+
+        The embeddings below them still run, at the price of a table look-up.
+        """
+        layers = self._layers if output is not None else []
+        try:
+            for layer in layers:
+                layer.forward = lambda *_args, **_kwargs: output
+            yield
+        finally:
+            for layer in layers:
+                del layer.forward
+
+
+def _stack(encoder: nn.Module) -> list[nn.Module]:
+    """The encoder's longest list of modules: its layers."""
+    lists = (list(module) for module in encoder.modules() if isinstance(module, nn.ModuleList))
+    return max(lists, key=len, default=[])
