@@ -8,6 +8,7 @@ from bursar import (
     Fixed,
     Random,
     Schedule,
+    Stratified,
     TaskSize,
     Temperature,
     Thompson,
@@ -86,6 +87,18 @@ class TestThompson(PolicyConformance):
 class TestActivePrioritization(PolicyConformance):
     def make(self, tasks):
         return ActivePrioritization(tasks, every=5, limit=0.2)
+
+
+class TestStratified(PolicyConformance):
+    def make(self, tasks):
+        return Stratified(Fixed(shares_without_the_first(tasks)))
+
+
+class TestStratifiedExp3S(PolicyConformance):
+    longest = 15
+
+    def make(self, tasks):
+        return Stratified(Exp3S(tasks, eta=0.2))
 
 
 def test_every_policy_of_the_library_is_held_to_it():

@@ -1,8 +1,9 @@
 """Who gets the next batch: one file a policy, all behind one small ask/tell interface."""
 
+from bursar.facts import Facts
 from bursar.policies.active import ActivePrioritization
 from bursar.policies.annealed import Annealed
-from bursar.policies.base import Draw, Facts, Outcome, Policy
+from bursar.policies.base import Draw, Outcome, Policy
 from bursar.policies.cycle import Cycle
 from bursar.policies.exp3s import Exp3S
 from bursar.policies.fixed import Fixed
@@ -10,6 +11,7 @@ from bursar.policies.random import Random
 from bursar.policies.scaler import QuantileScaler, Scaler
 from bursar.policies.schedule import Schedule
 from bursar.policies.signals import DevScore, Gain, Loss, Signal, Uncertainty
+from bursar.policies.stratified import Stratified
 from bursar.policies.task_size import TaskSize
 from bursar.policies.temperature import Temperature
 from bursar.policies.thompson import Thompson, Utility
@@ -46,6 +48,7 @@ __all__ = [
     "Scaler",
     "Schedule",
     "Signal",
+    "Stratified",
     "TaskSize",
     "Temperature",
     "Thompson",

@@ -7,7 +7,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from bursar.policies.base import Facts, Policy, checked_sizes, distribution
+from bursar.facts import Facts
+from bursar.policies.base import Policy, checked_sizes, distribution
 
 
 class Annealed(Policy):

@@ -6,7 +6,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from bursar.policies.base import Facts, Policy, in_order
+from bursar.facts import Facts
+from bursar.policies.base import Policy, in_order
 
 
 class Cycle(Policy):

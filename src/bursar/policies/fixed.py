@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Self
 
-from bursar.policies.base import Constant, Facts, in_order
+from bursar.facts import Facts
+from bursar.policies.base import Constant, in_order
 
 
 class Fixed(Constant):

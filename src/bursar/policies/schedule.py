@@ -6,7 +6,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from bursar.policies.base import Facts, Policy, distribution, in_order
+from bursar.facts import Facts
+from bursar.policies.base import Policy, distribution, in_order
 
 
 class Schedule(Policy):

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Self
 
-from bursar.policies.base import Constant, Facts, checked_sizes
+from bursar.facts import Facts
+from bursar.policies.base import Constant, checked_sizes
 
 
 class TaskSize(Constant):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bursar.policies.base import Outcome, Policy
+from bursar.policies.base import Draw, Outcome, Policy
 from bursar.policies.largest import probability_largest
 from bursar.policies.signals import DevScore, Signal
 
@@ -118,12 +118,17 @@ class Thompson(Policy):
         return self._probabilities
 
     def _choose(self, probabilities: NDArray[np.float64], rng: np.random.Generator) -> int:
-        if self.draws % self._batches == 0:
-            a, b = self._beliefs
-            theta = rng.beta(a, b)
-            best = np.flatnonzero(theta == theta.max())
-            self._arm = int(best[0] if len(best) == 1 else rng.choice(best))
-        return self._arm
+        if self.draws % self._batches > 0:
+            return self._arm
+        a, b = self._beliefs
+        theta = rng.beta(a, b)
+        best = np.flatnonzero(theta == theta.max())
+        return int(best[0] if len(best) == 1 else rng.choice(best))
+
+    def replay(self, index: int) -> Draw:
+        """Take a draw, which holds for the rest of its round."""
+        self._arm = index
+        return super().replay(index)
 
     def due(self) -> frozenset[Signal]:
         """The primary's dev score, at the end of a round."""

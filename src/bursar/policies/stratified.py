@@ -1,0 +1,147 @@
+"""Draws that keep to their distribution more closely than chance would."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bursar.policies.base import Draw, Outcome, Policy
+from bursar.policies.signals import Signal
+
+# Sums of probabilities that differ by less count as equal.
+_ROUNDING = 1e-9
+# Beyond so many draws ahead, feasibility is not looked into but taken on the safe side.
+_HORIZON = 4096
+
+
+class Stratified(Policy):
+    """Draws another policy's tasks so that each count stays within one of what was asked.
+
+    With C_k the sum of task k's probabilities so far and n_k its draws, independent draws let
+    n_k - C_k wander off like √t; here it stays strictly between -1 and 1 while the distribution
+    stays, for any number of tasks. Draws are jobs: the j-th draw of task k may be made from the
+    moment C_k exceeds j - 1 and must be made before it exceeds j. Taking the earliest deadline
+    first always meets them all (the chairman assignment problem, Tijdeman 1980). To leave as much
+    as can be to chance, a task is first drawn at random, by the part of its job that falls to this
+    step of what remains of it; if some deadline could not be met after it, the earliest is taken.
+
+    What is learned online may change the distribution at every step. Then no task is ever more
+    than one ahead, and none falls behind by more than the harmonic number H_N ≤ 1 + ln N: once a
+    task is one behind, the furthest behind is drawn, and that is the emptying game with N cups.
+    Both hold as long as no probability drops to zero, for then what a task is owed has to wait.
+
+    Propensities are those of the policy. The draws of a run depend on each other, but whatever an
+    estimator sums over a run is within one draw of each task of its expectation.
+
+    Args:
+        policy: says the distribution and learns from the outcomes.
+
+    >>> import bursar
+    >>> from bursar.rng import stream
+    >>> policy, rng = Stratified(bursar.TaskSize({"rte": 1, "sst2": 3})), stream(1, "draws")
+    >>> sorted(policy.ask(rng).task for _ in range(8))
+    ['rte', 'rte', 'sst2', 'sst2', 'sst2', 'sst2', 'sst2', 'sst2']
+    >>> policy.probabilities().tolist()
+    [0.25, 0.75]
+    """
+
+    name = "stratified"
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__(policy.tasks)
+        if type(policy)._choose is not Policy._choose:
+            raise ValueError(
+                "policy: expected one whose draws are independent,"
+                f" found {policy.name}, which has a rule of its own"
+            )
+        self.policy = policy
+        self.needs = policy.needs
+        self._asked = np.zeros(len(self.tasks))
+
+    def probabilities(self) -> NDArray[np.float64]:
+        """The policy's own."""
+        return self.policy.probabilities()
+
+    def _choose(self, probabilities: NDArray[np.float64], rng: np.random.Generator) -> int:
+        asked = self._asked + probabilities
+        behind = np.where(probabilities > 0, asked - self._drawn, -np.inf)
+        furthest = int(behind.argmax())
+        if behind[furthest] >= 1 - _ROUNDING or behind[furthest] <= _ROUNDING:
+            return furthest
+        index = self._at_random(behind, probabilities, rng)
+        counts = self._drawn.astype(np.float64)
+        counts[index] += 1
+        if _can_be_met(asked, counts, probabilities):
+            return index
+        return int(_deadlines(behind, probabilities).argmin())
+
+    def _at_random(
+        self,
+        behind: NDArray[np.float64],
+        probabilities: NDArray[np.float64],
+        rng: np.random.Generator,
+    ) -> int:
+        # Of the task's next job, what falls to this step and what remains of it before this step.
+        now = np.clip(behind, 0.0, probabilities)
+        remaining = 1 - np.maximum(behind - probabilities, 0.0)
+        cumulative = np.cumsum(np.where(behind > _ROUNDING, now / remaining, 0.0))
+        point = rng.random() * cumulative[-1]
+        return int(cumulative.searchsorted(point, side="right"))
+
+    def replay(self, index: int) -> Draw:
+        """Take a draw, and have the policy take it too."""
+        self._asked += self.probabilities()
+        super().replay(index)
+        return self.policy.replay(index)
+
+    def due(self) -> frozenset[Signal]:
+        """What the policy has due."""
+        return self.policy.due()
+
+    def tell(self, outcome: Outcome) -> None:
+        """Let the policy learn."""
+        self.policy.tell(outcome)
+
+    def inner(self) -> dict[str, Any]:
+        """What the policy believes."""
+        return self.policy.inner()
+
+    def _state(self) -> dict[str, Any]:
+        return {"asked": self._asked.tolist(), "policy": self.policy.state_dict()}
+
+    def _load(self, state: Mapping[str, Any]) -> None:
+        self._asked = np.array(state["asked"], dtype=np.float64)
+        self.policy.load_state_dict(state["policy"])
+
+
+def _deadlines(
+    behind: NDArray[np.float64], probabilities: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """In how many steps each task will be one behind; never for those that may not be drawn."""
+    may = behind > _ROUNDING
+    steps = np.full(len(behind), np.inf)
+    steps[may] = np.ceil((1 - behind[may]) / probabilities[may] - _ROUNDING)
+    return steps
+
+
+def _can_be_met(
+    asked: NDArray[np.float64], counts: NDArray[np.float64], probabilities: NDArray[np.float64]
+) -> bool:
+    """Whether all deadlines after this step can be met if the distribution stays.
+
+    They can if, for every s, at most s of them lie within the next s steps. It is enough to look
+    until every task that is ahead now has been caught up with.
+    """
+    ahead = counts > asked + _ROUNDING
+    if np.count_nonzero(ahead) < 2:
+        return True
+    horizon = np.ceil(np.max((counts - asked)[ahead] / probabilities[ahead]))
+    if horizon > _HORIZON:
+        return False
+    live = probabilities > 0
+    lead, rate = (counts - asked)[live], probabilities[live]
+    jobs = np.maximum(np.floor(horizon * rate - lead + _ROUNDING), 0).astype(np.int64)
+    number = np.arange(1, jobs.sum() + 1) - np.repeat(np.cumsum(jobs) - jobs, jobs)
+    deadlines = np.ceil((np.repeat(lead, jobs) + number) / np.repeat(rate, jobs) - _ROUNDING)
+    return bool(np.all(np.sort(deadlines) >= np.arange(1, len(deadlines) + 1)))
