@@ -122,7 +122,10 @@ class Encoded:
 
 def _spread(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
     """All positions of the pieces `[start, end)`, one piece after the other."""
-    return np.concatenate([np.arange(a, b) for a, b in zip(starts, ends, strict=True)])
+    lengths = ends - starts
+    before = np.cumsum(lengths) - lengths
+    shifts: NDArray[np.int64] = np.repeat(starts - before, lengths)
+    return np.arange(len(shifts), dtype=np.int64) + shifts
 
 
 def _padded(
@@ -160,7 +163,7 @@ def _key(kind: Kind, source: Source, tokenizer: Tokenizer | None) -> str:
     parts = [
         str(FORMAT),
         source.fingerprint(),
-        json.dumps(kind.spec(), sort_keys=True),
+        json.dumps(kind.columns_spec(), sort_keys=True),
         tokenizer.fingerprint() if tokenizer else "",
     ]
     return blake2b("\x1f".join(parts).encode(), digest_size=16).hexdigest()
@@ -177,15 +180,13 @@ def _build(
     aside = Path(tempfile.mkdtemp(prefix="making-", dir=folder.parent))
     try:
         with _Writer(aside, tokenizer) as writer:
-            done = 0
             for rows in _chunks(source.rows()):
-                writer.append(kind.encode(rows, tokenizer, source.where))
-                done += len(rows)
+                writer.append(kind.encode(rows, tokenizer, source.where), len(rows))
                 if on_rows:
-                    on_rows(done)
-            if not done:
+                    on_rows(writer.rows)
+            if not writer.rows:
                 raise UserError(f"{source.where}: expected at least one row, found none")
-            writer.finish(done)
+            writer.finish()
         try:
             aside.rename(folder)
         except OSError:  # another process was quicker with the same content
@@ -209,16 +210,24 @@ class _Writer:
         self._pad = tokenizer.pad_id if tokenizer else 0
         self._files: dict[str, BinaryIO] = {}
         self._meta: dict[str, dict[str, Any]] = {}
+        self._names: set[str] = set()
+        self.rows = 0
         self._items = 0
         self._tokens = 0
         self._sequence_count = 0
 
-    def append(self, columns: Columns) -> None:
-        count = 0
+    def append(self, columns: Columns, rows: int) -> None:
+        names = {*columns.dense, *columns.ragged, *columns.per_sequence}
+        if self.rows and names != self._names:
+            raise ValueError(f"expected the columns {self._names} in every chunk, found {names}")
+        self._names = names
         for name, array in columns.dense.items():
             self._put("dense", name, array)
-            count = len(array)
-        self._items += count
+        self._items += rows if columns.items is None else sum(columns.items)
+        if columns.items is not None:
+            numbers = np.arange(self.rows, self.rows + rows)
+            self._put("dense", "row", np.repeat(numbers, columns.items))
+        self.rows += rows
         if not columns.ragged:
             return
         if columns.sequences is not None:
@@ -248,10 +257,11 @@ class _Writer:
             }
         self._files[name].write(np.ascontiguousarray(array).tobytes())
 
-    def finish(self, rows: int) -> None:
+    def finish(self) -> None:
         for file in self._files.values():
-            file.close()
-        meta = {"items": self._items, "rows": rows, "pad": self._pad, "columns": self._meta}
+            file.flush()
+            os.fsync(file.fileno())  # a name in the cache promises its content
+        meta = {"items": self._items, "rows": self.rows, "pad": self._pad, "columns": self._meta}
         (self._folder / "meta.json").write_text(json.dumps(meta))
 
     def __enter__(self) -> "_Writer":

@@ -1,15 +1,38 @@
 """Texts to token ids, through the `tokenizers` library."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Encoding, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as Backend
 
 from bursar.errors import UserError
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """A question with a window of its context.
+
+    Args:
+        ids: the whole sequence, shape `(tokens,)`.
+        second: where the second segment starts; 0 for tokenizers that know no segments.
+        first: place of the context's first token in `ids`.
+        chars: where each token of the window stands in the context, shape `(window, 2)`.
+    """
+
+    ids: Ids
+    second: int
+    first: int
+    chars: NDArray[np.int32]
 
 
 class Tokenizer:
@@ -83,16 +106,77 @@ class Tokenizer:
         """Sentences that are cut into words already."""
         return self.backend.encode_batch([list(words) for words in sentences], is_pretokenized=True)
 
-    def windows(self, question: str, context: str, stride: int) -> list[Encoding]:
-        """A question with each window of a long context; neighbours share `stride` tokens."""
+    def windows(
+        self, questions: Sequence[str], contexts: Sequence[str], stride: int
+    ) -> list[list[Window]]:
+        """Each question with every window of its context; neighbours share `stride` tokens.
+
+        A question may take half of the room and is cut beyond; where it leaves little, neighbours
+        share at most half a window.
+        """
+        different = list(dict.fromkeys(contexts))
+        encodings = self._whole.encode_batch(different, add_special_tokens=False)
+        read = dict(zip(different, map(_read, encodings), strict=True))
+        asked = self._whole.encode_batch_fast(list(questions), add_special_tokens=False)
+        return [
+            list(self._windows(np.array(question.ids, dtype=np.int64), *read[context], stride))
+            for question, context in zip(asked, contexts, strict=True)
+        ]
+
+    def _windows(
+        self, question: Ids, context: Ids, chars: NDArray[np.int32], stride: int
+    ) -> Iterator[Window]:
+        frame = self._frame
+        question = question[: (self.max_length - frame.size) // 2]
+        room = self.max_length - frame.size - len(question)
+        before = np.concatenate([frame.before, question, frame.between])
+        second = len(before) if frame.segments else 0
+        step = room - min(stride, room // 2)
+        for start in range(0, max(1, len(context) - room + step), step):
+            piece = context[start : start + room]
+            ids = np.concatenate([before, piece, frame.after])
+            yield Window(ids, second, len(before), chars[start : start + room])
+
+    @cached_property
+    def _whole(self) -> Backend:
+        """The same tokenizer, cutting nothing."""
         backend = Backend.from_str(self.backend.to_str())
-        backend.enable_truncation(self.max_length, stride=stride, strategy="only_second")
-        encoding = backend.encode(question, context)
-        return [encoding, *encoding.overflowing]
+        backend.no_truncation()
+        return backend
+
+    @cached_property
+    def _frame(self) -> "_Frame":
+        probe = self._whole.encode("a", "a")
+        texts = probe.sequence_ids
+        first, second = texts.index(0), texts.index(1)
+        past_first, past_second = (len(texts) - texts[::-1].index(text) for text in (0, 1))
+        ids = np.array(probe.ids, dtype=np.int64)
+        return _Frame(
+            ids[:first], ids[past_first:second], ids[past_second:], probe.type_ids[second] == 1
+        )
 
     def save(self, folder: Path) -> None:
         """Write `tokenizer.json`."""
         self.backend.save(str(folder / "tokenizer.json"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Frame:
+    """The special tokens around two texts, and whether the second is a segment of its own."""
+
+    before: Ids
+    between: Ids
+    after: Ids
+    segments: bool
+
+    @property
+    def size(self) -> int:
+        return len(self.before) + len(self.between) + len(self.after)
+
+
+def _read(encoding: Encoding) -> tuple[Ids, NDArray[np.int32]]:
+    chars = np.array(encoding.offsets, dtype=np.int32).reshape(-1, 2)
+    return np.array(encoding.ids, dtype=np.int64), chars
 
 
 def _pad_id(backend: Backend, folder: Path) -> int:

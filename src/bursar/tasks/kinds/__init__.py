@@ -5,12 +5,26 @@ from dataclasses import fields
 from typing import Any
 
 from bursar.tasks.kinds.base import Kind
+from bursar.tasks.kinds.choose import Choose
 from bursar.tasks.kinds.classify import Classify
+from bursar.tasks.kinds.multilabel import MultiLabel
 from bursar.tasks.kinds.regress import Regress
+from bursar.tasks.kinds.span import Span
+from bursar.tasks.kinds.tag import Tag
 
-KINDS: tuple[type[Kind], ...] = (Classify, Regress)
+KINDS: tuple[type[Kind], ...] = (Classify, MultiLabel, Regress, Tag, Span, Choose)
 
-__all__ = ["KINDS", "Classify", "Kind", "Regress", "from_spec"]
+__all__ = [
+    "KINDS",
+    "Choose",
+    "Classify",
+    "Kind",
+    "MultiLabel",
+    "Regress",
+    "Span",
+    "Tag",
+    "from_spec",
+]
 
 
 def from_spec(spec: Mapping[str, Any]) -> Kind:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+import numpy as np
 from numpy.typing import NDArray
 
 from bursar.tasks.rows import Row
@@ -30,12 +31,15 @@ class Columns:
         ragged: by name, an array for each sequence; `input_ids` among them if there is any.
         per_sequence: by name, arrays whose first axis is the sequences.
         sequences: how many sequences each item has; one each if None.
+        items: how many items each row has; one each if None. Where it is given, the encoded split
+            has a dense column `row`, the number of each item's row.
     """
 
     dense: Mapping[str, Array]
     ragged: Mapping[str, Sequence[Array]] = field(default_factory=dict)
     per_sequence: Mapping[str, Array] = field(default_factory=dict)
     sequences: Sequence[int] | None = None
+    items: Sequence[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +77,33 @@ class Kind(ABC):
         """The kind with what it has to learn from the training split before training starts."""
         return self
 
+    def hidden(self, split: "Encoded") -> NDArray[np.bool_]:
+        """Which items have no label, shape `(items,)`."""
+        labels = split.dense["labels"].reshape(len(split), -1)
+        missing = labels < 0 if labels.dtype.kind == "i" else np.isnan(labels)
+        return np.asarray(missing.any(axis=1))
+
     @abstractmethod
     def loss(self, logits: "Tensor", batch: Mapping[str, "Tensor"]) -> "Tensor":
-        """Mean negative log-likelihood of a batch, in nats."""
+        """Mean negative log-likelihood of a batch's decisions, in nats.
+
+        A decision is one choice among classes: an item is one, a sentence to tag has one a word.
+        """
 
     @abstractmethod
     def distribution(self, logits: "Tensor", batch: Mapping[str, "Tensor"]) -> "Tensor":
-        """The predictive distribution, shape `(examples, classes)`.
+        """The predictive distribution of each decision, shape `(decisions, classes)`.
 
-        A regression gives its means in units of the label's spread, shape `(examples, 1)`.
+        Where decisions differ in how many classes they have, those that one does not have get a
+        probability of 0. A regression gives its means in units of the label's spread, shape
+        `(items, 1)`.
         """
+
+    def owners(self, batch: Mapping[str, "Tensor"]) -> "Tensor":
+        """Which item of the batch each decision of `distribution` is of, shape `(decisions,)`."""
+        import torch
+
+        return torch.arange(len(batch["labels"]), device=batch["labels"].device)
 
     @abstractmethod
     def predictions(self, logits: "Tensor", batch: Mapping[str, "Tensor"]) -> list[Any]:
@@ -99,6 +120,10 @@ class Kind(ABC):
     @abstractmethod
     def baseline(self, train: "Encoded", split: "Encoded", rows: Iterator[Row]) -> Scored:
         """What predicting without looking earns: the majority class, the mean."""
+
+    def columns_spec(self) -> dict[str, Any]:
+        """What of the spec decides the columns: all but what `fit` finds."""
+        return self.spec()
 
     @abstractmethod
     def spec(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bursar.errors import UserError
 from bursar.tasks.kinds.base import Array, Columns, Kind, Scored
-from bursar.tasks.kinds.texts import encode_texts
+from bursar.tasks.kinds.texts import different, encode_texts, only
 from bursar.tasks.rows import ImageRow, Row, TextRow
 
 if TYPE_CHECKING:
@@ -32,14 +32,12 @@ class Classify(Kind):
     """
 
     name = "classify"
+    held = frozenset({"group"})
     labels: tuple[str, ...]
     marks: int = 0
 
     def __post_init__(self) -> None:
-        if len(set(self.labels)) < 2 or len(set(self.labels)) != len(self.labels):
-            raise UserError(
-                f"labels: expected two or more different names, found {list(self.labels)}"
-            )
+        different(self.labels)
 
     @property
     def width(self) -> int:
@@ -50,9 +48,9 @@ class Classify(Kind):
         """Token ids or pixels, and labels."""
         dense: dict[str, Array] = {"labels": self._labels(rows, where)}
         if isinstance(rows[0], ImageRow):
-            dense["pixels"] = np.stack([row.pixels for row in rows if isinstance(row, ImageRow)])
+            dense["pixels"] = np.stack([row.pixels for row in only(rows, ImageRow, where)])
             return Columns(dense)
-        texts = [row for row in rows if isinstance(row, TextRow)]
+        texts = only(rows, TextRow, where)
         if any(row.group for row in texts):
             dense["group"] = np.array([_number(row.group) for row in texts], dtype=np.int64)
         return encode_texts(texts, tokenizer, where, dense, self.marks)

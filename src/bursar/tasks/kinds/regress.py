@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bursar.errors import UserError
 from bursar.tasks.kinds.base import Columns, Kind, Scored
-from bursar.tasks.kinds.texts import encode_texts
+from bursar.tasks.kinds.texts import encode_texts, only
 from bursar.tasks.rows import Row, TextRow
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Regress(Kind):
 
     def encode(self, rows: Sequence[Row], tokenizer: "Tokenizer | None", where: str) -> Columns:
         """Token ids, and labels in their own unit."""
-        texts = [row for row in rows if isinstance(row, TextRow)]
+        texts = only(rows, TextRow, where)
         return encode_texts(texts, tokenizer, where, {"labels": _numbers(texts, where)})
 
     def fit(self, train: "Encoded") -> Self:
@@ -85,6 +85,10 @@ class Regress(Kind):
     def spec(self) -> dict[str, Any]:
         """Name, mean, scale."""
         return {"kind": self.name, "mean": self.mean, "scale": self.scale}
+
+    def columns_spec(self) -> dict[str, Any]:
+        """The name alone: labels are kept in their own unit."""
+        return {"kind": self.name}
 
 
 def _numbers(rows: Sequence[TextRow], where: str) -> NDArray[np.float32]:

@@ -1,19 +1,57 @@
-"""Texts and pairs of texts as columns, shared by the kinds that read a whole sequence."""
+"""Texts and pairs of texts as columns, shared by the kinds that read texts."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bursar.errors import UserError
 from bursar.tasks.kinds.base import Array, Columns
-from bursar.tasks.rows import Mark, TextRow
+from bursar.tasks.rows import Mark, Row, TextRow
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
 
     from bursar.tasks.tokenizer import Tokenizer
+
+
+RowT = TypeVar("RowT", bound=Row)
+
+
+def only(rows: Sequence[Row], form: type[RowT], where: str) -> list[RowT]:
+    """The rows, all of which have to be of this form."""
+    for row in rows:
+        if not isinstance(row, form):
+            raise UserError(
+                f"{where}, row {row.at}: expected a {form.__name__}, found a {type(row).__name__}"
+            )
+    return list(rows)  # type: ignore[arg-type]
+
+
+def different(labels: Sequence[str], least: int = 2) -> None:
+    """Complain unless these are so many different names, or more."""
+    if len(labels) < least or len(set(labels)) != len(labels):
+        raise UserError(f"labels: expected {least} or more different names, found {list(labels)}")
+
+
+def reader(tokenizer: "Tokenizer | None", where: str) -> "Tokenizer":
+    """The tokenizer, which texts cannot do without."""
+    if tokenizer is None:
+        raise UserError(f"{where}: these are texts, but the model reads images")
+    return tokenizer
+
+
+def numbers_of(
+    names: Sequence[str], labels: Sequence[str], what: str, row: Row, where: str
+) -> list[int]:
+    """The places of these names among the labels; a complaint calls one `what`."""
+    for name in names:
+        if name not in labels:
+            raise UserError(
+                f"{where}, row {row.at}: {what} {name!r} is not one of: {', '.join(labels)}"
+            )
+    return [labels.index(name) for name in names]
 
 
 def encode_texts(
@@ -24,9 +62,7 @@ def encode_texts(
     marks: int = 0,
 ) -> Columns:
     """Token ids, where the second text starts, and where the marked pieces stand."""
-    if tokenizer is None:
-        raise UserError(f"{where}: these are texts, but the model reads images")
-    encodings = tokenizer.encode(
+    encodings = reader(tokenizer, where).encode(
         [row.text for row in rows], [row.pair for row in rows], offsets=marks > 0
     )
     if marks:
