@@ -6,7 +6,7 @@ import pytest
 
 from bursar.errors import UserError
 from bursar.tasks.own import inputs, own
-from bursar.tasks.rows import TextRow
+from bursar.tasks.rows import Answer, ChoiceRow, QuestionRow, TextRow, WordsRow
 
 ROWS = [("so good", "+"), ("so bad", "-"), ("fine", "+")]
 
@@ -131,3 +131,77 @@ def test_a_mistake_gets_one_sentence(tmp_path: Path, change: dict, sentence: str
     with pytest.raises(UserError, match=sentence) as caught:
         own("m", base=tmp_path, **given)
     assert "\n" not in str(caught.value)
+
+
+def lines(folder: Path, *values: dict[str, object]) -> Path:
+    path = folder / "mine.jsonl"
+    path.write_text("".join(json.dumps(value) + "\n" for value in values))
+    return path
+
+
+def test_several_classes_a_row(tmp_path: Path) -> None:
+    labels = (["b", "a"], [], "a, c")
+    path = lines(tmp_path, *({"t": "text", "y": each} for each in labels))
+    task = own("m", kind="multilabel", train=path, dev=path, text="t", label="y")
+    assert task.kind.spec()["labels"] == ["a", "b", "c"]
+    assert [row.label for row in task.split("dev").rows()] == [("b", "a"), (), ("a", "c")]
+    assert [metric.name for metric in task.metrics] == ["micro_f1"]
+
+
+def test_a_tag_for_each_word(tmp_path: Path) -> None:
+    path = lines(tmp_path, {"w": ["Ann", "ran"], "y": ["noun", "verb"]})
+    task = own("m", kind="tag", train=path, dev=path, text="w", label="y", metrics=["accuracy"])
+    assert task.kind.spec()["labels"] == ["noun", "verb"]
+    assert list(task.split("dev").rows()) == [WordsRow(1, ("Ann", "ran"), ("noun", "verb"))]
+    conll = tmp_path / "mine.conll"
+    conll.write_text("Ann\tnoun\nran\tverb\n")
+    task = own("m", kind="tag", train=conll, dev=path, text="words", label="tags")
+    assert list(task.split("train").rows()) == [WordsRow(1, ("Ann", "ran"), ("noun", "verb"))]
+
+
+def test_words_and_tags_must_be_equally_many(tmp_path: Path) -> None:
+    path = lines(tmp_path, {"w": ["Ann", "ran"], "y": ["noun"]})
+    with pytest.raises(UserError, match=r"mine\.jsonl, row 1: 1 tags for 2 words"):
+        own("m", kind="tag", train=path, dev=path, text="w", label="y")
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [["cat", 4]],
+        [{"text": "cat", "answer_start": 4}],
+        {"text": ["cat"], "answer_start": [4]},
+    ],
+)
+def test_a_span_of_a_context(tmp_path: Path, answers: object) -> None:
+    path = lines(tmp_path, {"q": "who?", "c": "the cat", "a": answers})
+    task = own("m", kind="span", train=path, dev=path, text="q", pair="c", label="a")
+    expected = QuestionRow(1, "who?", "the cat", (Answer("cat", 4),))
+    assert list(task.split("dev").rows()) == [expected]
+    assert task.kind.spec()["no_answer"] is False
+
+
+def test_a_question_without_an_answer_allows_for_none(tmp_path: Path) -> None:
+    path = lines(tmp_path, {"q": "who?", "c": "the cat", "a": []})
+    task = own("m", kind="span", train=path, dev=path, text="q", pair="c", label="a")
+    assert task.kind.spec()["no_answer"] is True
+
+
+@pytest.mark.parametrize("answers", ["cat", [["cat", 3]], [["cat", "4"]], [["cat", -3]], 5, [{}]])
+def test_an_answer_must_stand_where_it_says(tmp_path: Path, answers: object) -> None:
+    path = lines(tmp_path, {"q": "who?", "c": "the cat", "a": answers})
+    with pytest.raises(UserError, match=r"mine\.jsonl, row 1: answer .* does not stand there"):
+        own("m", kind="span", train=path, dev=path, text="q", pair="c", label="a")
+
+
+def test_a_choice_among_columns_or_in_a_list(tmp_path: Path) -> None:
+    path = lines(tmp_path, {"t": "so", "a": "yes", "b": "no", "all": ["yes", "no"], "y": 1})
+    for choices in (["a", "b"], ["all"]):
+        task = own("m", kind="choose", train=path, dev=path, text="t", choices=choices, label="y")
+        assert list(task.split("dev").rows()) == [ChoiceRow(1, "so", ("yes", "no"), 1)]
+
+
+@pytest.mark.parametrize(("kind", "word"), [("span", "pair"), ("choose", "choices")])
+def test_a_kind_says_which_column_it_needs(tmp_path: Path, kind: str, word: str) -> None:
+    with pytest.raises(UserError, match=f"a {kind} task needs `{word}`"):
+        own("m", kind=kind, train=csv(tmp_path), dev=csv(tmp_path), text="sentence", label="y")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bursar.tasks.catalogue import find
-from bursar.tasks.rows import TextRow
+from bursar.tasks.rows import Answer, ChoiceRow, QuestionRow, TextRow, WordsRow
 
 # For each task: its files, its rows in train and dev, and its labels in train.
 GLUE: dict[str, tuple[str, tuple[int, int], dict[str, int]]] = {
@@ -163,3 +163,40 @@ def test_multimnist_has_every_training_and_test_image(data: Path) -> None:
     test = [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
     assert [both[str(digit)] for digit in range(10)] == train
     assert [counted["test"][str(digit)] for digit in range(10)] == test
+
+
+def test_copa(data: Path) -> None:
+    for split, file, size in (("train", "train", 400), ("dev", "val", 100)):
+        rows: list[ChoiceRow] = list(find("superglue/copa", data).split(split).rows())  # type: ignore[arg-type]
+        raw = [json.loads(line) for line in raw_lines(data / f"superglue/COPA/{file}.jsonl.gz")]
+        assert len(rows) == len(raw) == size
+        for row, line in zip(rows, raw, strict=True):
+            assert row.text.startswith(line["premise"])
+            assert row.choices == (line["choice1"], line["choice2"])
+            assert row.label == line["label"]
+
+
+def test_squad(data: Path) -> None:
+    for split, size in (("train", 4330), ("dev", 1190)):
+        rows: list[QuestionRow] = list(find("mrqa/squad", data).split(split).rows())  # type: ignore[arg-type]
+        raw = json.loads(gzip.decompress((data / f"squad/{split}.json.gz").read_bytes()))
+        paragraphs = [each for article in raw["data"] for each in article["paragraphs"]]
+        assert len(rows) == sum(len(paragraph["qas"]) for paragraph in paragraphs) == size
+        for row, paragraph, place in ((rows[0], paragraphs[0], 0), (rows[-1], paragraphs[-1], -1)):
+            question = paragraph["qas"][place]
+            assert (row.question, row.context) == (question["question"], paragraph["context"])
+            assert row.answers == tuple(
+                Answer(answer["text"], answer["answer_start"]) for answer in question["answers"]
+            )
+
+
+def test_wnut17(data: Path) -> None:
+    for split, size in (("train", 3394), ("dev", 1009)):
+        rows: list[WordsRow] = list(find("wnut17", data).split(split).rows())  # type: ignore[arg-type]
+        assert len(rows) == size
+        raw = raw_lines(data / f"wnut17/{split}.conll.gz")
+        words = [line.split("\t") for line in raw if line.strip()]
+        pairs = [pair for row in rows for pair in zip(row.words, row.tags or (), strict=True)]
+        assert pairs == [tuple(each) for each in words]
+        assert (rows[0].at, rows[0].words[0]) == (1, words[0][0])
+        assert rows[-1].words[-1] == words[-1][0]

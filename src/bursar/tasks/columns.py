@@ -6,20 +6,31 @@ from typing import Protocol
 
 from bursar.errors import UserError, unknown
 from bursar.tasks import metrics as m
-from bursar.tasks.kinds import Classify, Kind, Regress
+from bursar.tasks.kinds import Choose, Classify, Kind, MultiLabel, Regress, Span, Tag
 from bursar.tasks.metrics import Metric
-from bursar.tasks.rows import Source, TextRow, WordsRow
-from bursar.tasks.shapes import NO_LABEL, Shape, Texts, Words
+from bursar.tasks.rows import QuestionRow, Source, TextRow, WordsRow
+from bursar.tasks.shapes import NO_LABEL, Choices, Questions, Shape, Texts, Words
 from bursar.tasks.task import Task
 
-DEFAULT_METRICS: Mapping[str, tuple[Metric, ...]] = {
-    "classify": (m.ACCURACY,),
-    "regress": (m.PEARSON, m.SPEARMAN),
-}
-CHOICE_OF_METRICS: Mapping[str, tuple[Metric, ...]] = {
+METRICS: Mapping[str, tuple[Metric, ...]] = {
     "classify": (m.ACCURACY, m.F1, m.MACRO_F1, m.MATTHEWS),
+    "multilabel": (m.MULTILABEL_F1,),
     "regress": (m.PEARSON, m.SPEARMAN),
+    "tag": (m.ENTITY_F1, m.TAG_ACCURACY),
+    "span": (m.EXACT_MATCH, m.TOKEN_F1),
+    "choose": (m.ACCURACY,),
 }
+"""By kind, the metrics that a task may have."""
+
+USUAL = {
+    "classify": ("accuracy",),
+    "multilabel": ("micro_f1",),
+    "regress": ("pearson", "spearman"),
+    "tag": ("entity_f1",),
+    "span": ("em", "f1"),
+    "choose": ("accuracy",),
+}
+"""Those that it has where its owner does not say."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +57,21 @@ class ColumnMap:
         match self.kind:
             case "classify":
                 return Texts(self.text, self.pair, self.label)
+            case "multilabel":
+                return Texts(self.text, self.pair, self.label, holds="names")
             case "regress":
                 return Texts(self.text, self.pair, self.label, holds="number")
-        raise unknown("kind", self.kind, DEFAULT_METRICS)
+            case "tag":
+                return Words(self.text, self.label)
+            case "span" if self.pair:
+                return Questions(self.text, self.pair, self.label)
+            case "choose" if self.choices:
+                return Choices(self.text, self.choices, self.label)
+            case "span":
+                raise UserError("a span task needs `pair`, the column of the context.")
+            case "choose":
+                raise UserError("a choose task needs `choices`, the columns of the choices.")
+        raise unknown("kind", self.kind, METRICS)
 
 
 class Table(Protocol):
@@ -105,14 +128,26 @@ def _source(split: str, table: Table, shape: Shape, columns: ColumnMap) -> Sourc
 
 
 def _kind(name: str, kind: str, labels: tuple[str, ...] | None, train: Source) -> Kind:
-    if kind == "regress":
-        return Regress()
+    match kind:
+        case "regress":
+            return Regress()
+        case "choose":
+            return Choose()
+        case "span":
+            return Span(no_answer=_any_unanswered(train))
     labels = labels or _labels(train)
+    if kind == "multilabel":
+        return MultiLabel(labels)
     if len(labels) < 2:
         raise UserError(
             f"task {name}: {train.where} has the labels {list(labels)}, expected two or more."
         )
-    return Classify(labels)
+    return Tag(labels) if kind == "tag" else Classify(labels)
+
+
+def _any_unanswered(train: Source) -> bool:
+    """Whether the training split has questions without an answer, as SQuAD 2 does."""
+    return any(isinstance(row, QuestionRow) and row.answers == () for row in train.rows())
 
 
 def _labels(train: Source) -> tuple[str, ...]:
@@ -132,12 +167,11 @@ def _labels_of(row: object) -> tuple[str, ...]:
 
 
 def _metrics(name: str, kind: str, chosen: Iterable[str] | None) -> tuple[Metric, ...]:
-    if kind not in DEFAULT_METRICS:
-        raise unknown("kind", kind, DEFAULT_METRICS, f"task {name}")
-    if chosen is None:
-        return DEFAULT_METRICS[kind]
-    known = {metric.name: metric for metric in CHOICE_OF_METRICS[kind]}
-    for each in chosen:
+    if kind not in METRICS:
+        raise unknown("kind", kind, METRICS, f"task {name}")
+    known = {metric.name: metric for metric in METRICS[kind]}
+    names = tuple(USUAL[kind] if chosen is None else chosen)
+    for each in names:
         if each not in known:
             raise unknown("metric", each, known, f"task {name}")
-    return tuple(known[each] for each in chosen)
+    return tuple(known[each] for each in names)

@@ -172,6 +172,17 @@ def entity_f1(
     return float(f1_score(_lists(expected), _lists(predicted), zero_division=0))
 
 
+def tag_accuracy(
+    predicted: Sequence[Any], expected: Sequence[Any], groups: Sequence[Any] | None = None
+) -> float:
+    """The share of words whose tag is the expected one.
+
+    >>> tag_accuracy([["noun", "verb"], ["noun"]], [["noun", "noun"], ["noun"]])
+    0.666...
+    """
+    return accuracy([tag for tags in predicted for tag in tags], [t for ts in expected for t in ts])
+
+
 def multilabel_f1(
     predicted: Sequence[Any], expected: Sequence[Any], groups: Sequence[Any] | None = None
 ) -> float:
@@ -209,6 +220,7 @@ EXACT_GROUPS = Metric("em", exact_groups)
 EXACT_MATCH = Metric("em", exact_match)
 TOKEN_F1 = Metric("f1", token_f1)
 ENTITY_F1 = Metric("entity_f1", entity_f1)
+TAG_ACCURACY = Metric("accuracy", tag_accuracy)
 MULTILABEL_F1 = Metric("micro_f1", multilabel_f1)
 
 

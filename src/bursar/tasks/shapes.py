@@ -139,8 +139,8 @@ class Questions:
     Args:
         question: column of the question.
         context: column of the context.
-        answers: column of the answers: pairs, or the hub's mapping of `text` and `answer_start`;
-            None where they are hidden.
+        answers: column of the answers: a list of pairs, or of mappings with `text` and
+            `answer_start`, or the hub's mapping of two lists; None where they are hidden.
         id: column by which submissions name the row, where it is there.
     """
 
@@ -157,28 +157,22 @@ class Questions:
     def rows(self, record: Record) -> Iterator[QuestionRow]:
         """The row that a record holds."""
         context = record.text(self.context)
-        known = self.answers and record[self.answers] is not None
         yield QuestionRow(
             at=record.at,
             question=record.text(self.question),
             context=context,
-            answers=tuple(self._answers(record, self.answers, context))
-            if self.answers and known
-            else None,
+            answers=self._answers(record, context),
             id=identity(record, self.id),
         )
 
-    def _answers(self, record: Record, column: str, context: str) -> Iterator[Answer]:
-        found = record[column]
+    def _answers(self, record: Record, context: str) -> tuple[Answer, ...] | None:
+        found = record[self.answers] if self.answers else None
+        if found is None:
+            return None
         if isinstance(found, Mapping):
-            inner = record.inner(column)
-            found = list(zip(inner.list("text"), inner.list("answer_start"), strict=False))
-        for each in found:
-            match each:
-                case (str(text), int(start)) if start >= 0 and context.startswith(text, start):
-                    yield Answer(text, start)
-                case _:
-                    raise record.error(f"answer {brief(each)} does not stand there in the context")
+            found = _paired(record, record.nest(found, str(self.answers)))
+        several = found if isinstance(found, (list, tuple)) else [found]
+        return tuple(_answer(record, each, context) for each in several)
 
 
 @dataclass(frozen=True)
@@ -218,6 +212,21 @@ class Choices:
             yield from _texts(record, self.choices[0])
         else:
             yield from (record.text(column) for column in self.choices)
+
+
+def _paired(record: Record, inner: Record) -> list[tuple[Any, Any]]:
+    texts, starts = inner.list("text"), inner.list("answer_start")
+    if len(texts) != len(starts):
+        raise record.error(f"{len(texts)} answers, but {len(starts)} places")
+    return list(zip(texts, starts, strict=True))
+
+
+def _answer(record: Record, value: Any, context: str) -> Answer:
+    match value:
+        case [str(text), int(start)] | {"text": str(text), "answer_start": int(start)}:
+            if start >= 0 and context.startswith(text, start):
+                return Answer(text, start)
+    raise record.error(f"answer {brief(value)} does not stand there in the context")
 
 
 def name(record: Record, column: str, value: Any, names: tuple[str, ...] | None = None) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from bursar.errors import UserError
 from bursar.tasks.catalogue import find, listing
-from bursar.tasks.rows import TextRow
+from bursar.tasks.rows import Answer, QuestionRow, TextRow, WordsRow
 
 RTE = 'index\tsentence1\tsentence2\tlabel\n0\tIt "rains\t.\tentailment\n'
 
@@ -194,3 +194,88 @@ def test_scitail_in_its_three_formats(tmp_path: Path) -> None:
             put(root / name.format(split), content)
         task = find("scitail", root)
         assert list(task.split("train").rows()) == list(task.split("test").rows()) == expected
+
+
+SQUAD = {
+    "version": "1.1",
+    "data": [
+        {
+            "paragraphs": [
+                {
+                    "context": "the cat sat",
+                    "qas": [
+                        {
+                            "id": "q1",
+                            "question": "who?",
+                            "answers": [{"text": "cat", "answer_start": 4}],
+                        }
+                    ],
+                }
+            ]
+        }
+    ],
+}
+MRQA = {
+    "context": "the cat sat",
+    "qas": [{"qid": "q1", "question": "who?", "detected_answers": [{"char_spans": [[4, 6]]}]}],
+}
+
+
+@pytest.mark.parametrize(
+    ("task", "path", "reads"),
+    [
+        ("squad", "mrqa/{}/SQuAD.jsonl.gz", "mrqa"),
+        ("squad", "{}/SQuAD.jsonl.gz", "mrqa"),
+        ("squad", "mrqa/squad/{}.jsonl", "mrqa"),
+        ("squad", "squad/{}.json", "squad"),
+        ("squad", "SQuAD/{}-v1.1.json.gz", "squad"),
+        ("newsqa", "MRQA/{}/NewsQA.jsonl", "mrqa"),
+        ("newsqa", "newsqa/{}.json.gz", "squad"),
+        ("triviaqa", "mrqa/{}/TriviaQA-web.jsonl.gz", "mrqa"),
+        ("searchqa", "mrqa/{}/SearchQA.jsonl.gz", "mrqa"),
+        ("hotpotqa", "mrqa/{}/HotpotQA.jsonl.gz", "mrqa"),
+        ("naturalquestions", "mrqa/{}/NaturalQuestionsShort.jsonl.gz", "mrqa"),
+        ("naturalquestions", "natural-questions/{}.json", "squad"),
+    ],
+)
+def test_mrqa_sets_come_in_two_formats(tmp_path: Path, task: str, path: str, reads: str) -> None:
+    header = json.dumps({"header": {"dataset": "x", "split": "train"}})
+    text = f"{header}\n{json.dumps(MRQA)}\n" if reads == "mrqa" else json.dumps(SQUAD)
+    for split in ("train", "dev"):
+        put(tmp_path / path.format(split), text, packed=path.endswith(".gz"))
+    at = 2 if reads == "mrqa" else 1
+    expected = QuestionRow(at, "who?", "the cat sat", (Answer("cat", 4),), "q1")
+    assert list(find(f"mrqa/{task}", tmp_path).split("dev").rows()) == [expected]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ("wnut17/train.conll", "wnut17/dev.conll", "wnut17/test.conll"),
+        ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated"),
+        (
+            "wnut17/wnut17train.conll",
+            "wnut17/emerging.dev.conll",
+            "wnut17/emerging.test.annotated",
+        ),
+    ],
+)
+def test_wnut_is_read_with_its_tags(tmp_path: Path, files: tuple[str, str, str]) -> None:
+    for file in files:
+        put(tmp_path / file, "Empire\tB-location\nState\tI-location\n.\tO\n\t\nHi\tO\n")
+    task = find("wnut17", tmp_path)
+    for split in ("train", "dev", "test"):
+        assert list(task.split(split).rows()) == [
+            WordsRow(1, ("Empire", "State", "."), ("B-location", "I-location", "O")),
+            WordsRow(5, ("Hi",), ("O",)),
+        ]
+    assert len(task.kind.spec()["labels"]) == 13
+
+
+def test_the_catalogue_has_every_task_of_the_papers() -> None:
+    names = [line.name for line in listing()]
+    assert len(set(names)) == len(names)
+    assert sum(name.startswith("glue/") for name in names) == 9
+    assert sum(name.startswith("superglue/") for name in names) == 8
+    assert sum(name.startswith("mrqa/") for name in names) == 6
+    assert {"snli", "scitail", "wnut17", "multimnist/left", "multimnist/right"} <= set(names)

@@ -7,7 +7,11 @@ import pytest
 
 from bursar.errors import UserError
 from bursar.tasks.catalogue import find
-from bursar.tasks.rows import Mark, TextRow
+from bursar.tasks.catalogue.superglue import Copa, ReCoRD
+from bursar.tasks.readers import Jsonl
+from bursar.tasks.rows import ChoiceRow, Mark, TextRow
+from bursar.tasks.shapes import Shape
+from bursar.tasks.sources import FileSource
 
 
 def superglue(root: Path, folder: str, split: str, *lines: dict[str, Any]) -> None:
@@ -147,3 +151,122 @@ def test_a_broken_line_names_file_and_row(
     with pytest.raises(UserError, match=r"train\.jsonl\.gz, row 1: ") as caught:
         rows(tmp_path, folder, line, line)
     assert sentence in str(caught.value)
+
+
+def choices(
+    tmp_path: Path, reading: Shape, *lines: dict[str, Any]
+) -> tuple[list[ChoiceRow], dict[str, int]]:
+    path = tmp_path / "lines.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    source = FileSource(path, Jsonl(), reading)
+    return list(source.rows()), dict(source.skips())  # type: ignore[arg-type]
+
+
+COPA = {
+    "premise": "It rained.",
+    "choice1": "I got wet.",
+    "choice2": "I slept.",
+    "question": "effect",
+    "label": 0,
+    "idx": 4,
+}
+
+
+def test_copa_asks_for_cause_or_effect(tmp_path: Path) -> None:
+    cause = COPA | {"question": "cause", "label": 1}
+    rows, _ = choices(tmp_path, Copa(), COPA, cause)
+    assert rows == [
+        ChoiceRow(
+            1, "It rained. What happened as a result?", ("I got wet.", "I slept."), 0, id="4"
+        ),
+        ChoiceRow(2, "It rained. What was the cause?", ("I got wet.", "I slept."), 1, id="4"),
+    ]
+    hidden, _ = choices(tmp_path, Copa().hidden(), without(COPA))
+    assert hidden[0].label is None
+
+
+@pytest.mark.parametrize("change", [{"label": 2}, {"label": True}, {"question": "why"}])
+def test_a_broken_copa_line_names_file_and_row(tmp_path: Path, change: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=r"lines\.jsonl, row 1: column .* expected"):
+        choices(tmp_path, Copa(), COPA | change)
+
+
+PASSAGE = "Tony Blair met Bush.\n@highlight\nMr Blair and Bush talked"
+RECORD = {
+    "source": "Daily mail",
+    "passage": {
+        "text": PASSAGE,
+        "entities": [
+            {"start": 0, "end": 9},
+            {"start": 15, "end": 18},
+            {"start": 35, "end": 39},
+            {"start": 45, "end": 48},
+        ],
+    },
+    "qas": [
+        {
+            "query": "The visit pleased @placeholder.",
+            "answers": [
+                {"start": 35, "end": 39, "text": "Blair"},
+                {"start": 0, "end": 9, "text": "Tony Blair"},
+            ],
+            "idx": 8,
+        },
+        {
+            "query": "@placeholder slept.",
+            "answers": [{"start": 3, "end": 4, "text": "y B"}],
+            "idx": 9,
+        },
+    ],
+    "idx": 2,
+}
+
+
+def test_record_fills_the_gap_with_every_entity_once(tmp_path: Path) -> None:
+    rows, skips = choices(tmp_path, ReCoRD(), RECORD)
+    assert rows == [
+        ChoiceRow(
+            at=1,
+            text="Tony Blair met Bush. Mr Blair and Bush talked",
+            choices=(
+                "The visit pleased Tony Blair.",
+                "The visit pleased Bush.",
+                "The visit pleased Blair.",
+            ),
+            label=0,
+            answers=("Blair", "Tony Blair"),
+            id="8",
+            names=("Tony Blair", "Bush", "Blair"),
+        )
+    ]
+    assert skips == {"no answer among the entities": 1}
+
+
+def test_hidden_record_rows_are_all_there(tmp_path: Path) -> None:
+    hidden = json.loads(json.dumps(RECORD))
+    for query in hidden["qas"]:
+        del query["answers"]
+    rows, skips = choices(tmp_path, ReCoRD().hidden(), hidden)
+    assert [(row.id, row.label, row.answers) for row in rows] == [("8", None, ()), ("9", None, ())]
+    assert not skips
+
+
+@pytest.mark.parametrize(
+    ("entities", "query", "sentence"),
+    [
+        ([], "@placeholder", "without entities"),
+        ([{"start": 5, "end": 4}], "@placeholder", "no entity 5 to 4"),
+        ([{"start": 5, "end": 500}], "@placeholder", "no entity 5 to 500 in a text of 56"),
+        ([{"start": 0, "end": 9}], "no gap", "the query has no @placeholder"),
+    ],
+)
+def test_a_broken_record_line_names_file_and_row(
+    tmp_path: Path, entities: list[dict[str, int]], query: str, sentence: str
+) -> None:
+    line = {
+        "idx": 0,
+        "passage": {"text": PASSAGE, "entities": entities},
+        "qas": [{"query": query, "answers": [{"text": "Tony Blair"}], "idx": 0}],
+    }
+    with pytest.raises(UserError, match=rf"lines\.jsonl, row 1: .*{sentence}"):
+        choices(tmp_path, ReCoRD(), line)

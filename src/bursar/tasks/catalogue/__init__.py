@@ -10,13 +10,23 @@ from bursar.tasks.catalogue.digits import DIGITS
 from bursar.tasks.catalogue.entry import Entry, plain
 from bursar.tasks.catalogue.glue import GLUE
 from bursar.tasks.catalogue.inference import INFERENCE
+from bursar.tasks.catalogue.mrqa import MRQA
 from bursar.tasks.catalogue.multimnist import MULTIMNIST
 from bursar.tasks.catalogue.superglue import SUPERGLUE
+from bursar.tasks.catalogue.wnut import WNUT
 from bursar.tasks.task import Task
 
 __all__ = ["Listed", "find", "listing"]
 
-ENTRIES: tuple[Entry, ...] = (*DIGITS, *MULTIMNIST, *GLUE, *SUPERGLUE, *INFERENCE)
+ENTRIES: tuple[Entry, ...] = (
+    *DIGITS,
+    *MULTIMNIST,
+    *GLUE,
+    *SUPERGLUE,
+    *INFERENCE,
+    *MRQA,
+    *WNUT,
+)
 
 
 @dataclass(frozen=True)

@@ -5,21 +5,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from bursar.tasks.catalogue.entry import FilesEntry, Layout
-from bursar.tasks.kinds import Classify, Kind
+from bursar.tasks.kinds import Choose, Classify, Kind
 from bursar.tasks.metrics import (
     ACCURACY,
     EXACT_GROUPS,
+    EXACT_MATCH,
     F1_OVER_ANSWERS,
     MACRO_F1,
+    TOKEN_F1,
     Metric,
 )
 from bursar.tasks.readers import Jsonl, Record
 from bursar.tasks.readers.record import brief
-from bursar.tasks.rows import Mark, TextRow
-from bursar.tasks.shapes import Shape, Texts, name
+from bursar.tasks.rows import ChoiceRow, Mark, TextRow
+from bursar.tasks.shapes import Shape, Skip, Texts, name, position
 
 FILES = {"train": "train.jsonl", "dev": "val.jsonl", "test": "test.jsonl"}
 TRUTH = ("false", "true")
+ASKED = {"cause": "What was the cause?", "effect": "What happened as a result?"}
+GAP = "@placeholder"
+HIGHLIGHT = "@highlight"
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,93 @@ class MultiRC:
                 )
 
 
+@dataclass(frozen=True)
+class Copa:
+    """COPA: which of two sentences is the cause, or the effect, of a third?"""
+
+    labelled: bool = True
+    skips = False
+
+    def hidden(self) -> "Copa":
+        """The same shape for a split whose labels are not published."""
+        return replace(self, labelled=False)
+
+    def rows(self, record: Record) -> Iterator[ChoiceRow]:
+        """The row that a record holds."""
+        asked = record.text("question")
+        if asked not in ASKED:
+            raise record.error(f"column 'question' holds {brief(asked)}, expected cause or effect")
+        yield ChoiceRow(
+            at=record.at,
+            text=f"{record.text('premise')} {ASKED[asked]}",
+            choices=(record.text("choice1"), record.text("choice2")),
+            label=position(record, "label", 2) if self.labelled else None,
+            id=str(record["idx"]),
+        )
+
+
+@dataclass(frozen=True)
+class ReCoRD:
+    """ReCoRD: which entity of a passage fills the gap in a sentence? A row for each sentence.
+
+    A choice is the sentence with an entity in its gap; entities of the same name are one choice.
+    The label is the first choice that is right; a name scores if it is any of those accepted. A
+    sentence none of whose answers is an entity is skipped and counted.
+    """
+
+    labelled: bool = True
+
+    @property
+    def skips(self) -> bool:
+        """Whether a rule of this shape passes over records."""
+        return self.labelled
+
+    def hidden(self) -> "ReCoRD":
+        """The same shape for a split whose answers are not published."""
+        return replace(self, labelled=False)
+
+    def rows(self, record: Record) -> Iterator[ChoiceRow | Skip]:
+        """The rows that a passage holds."""
+        passage = record.inner("passage")
+        text = passage.text("text")
+        entities = [_entity(entity, text) for entity in passage.inners("entities")]
+        names = tuple(dict.fromkeys(entities))
+        if not names:
+            raise record.error("a passage without entities, expected at least one")
+        for query in record.inners("qas"):
+            yield self._row(query, text, names)
+
+    def _row(self, query: Record, text: str, names: tuple[str, ...]) -> ChoiceRow | Skip:
+        sentence = query.text("query")
+        if GAP not in sentence:
+            raise query.error(f"the query has no {GAP}")
+        accepted = tuple(dict.fromkeys(_accepted(query))) if self.labelled else ()
+        right = [number for number, each in enumerate(names) if each in accepted]
+        if self.labelled and not right:
+            return Skip("no answer among the entities")
+        return ChoiceRow(
+            at=query.at,
+            text=" ".join(text.replace(HIGHLIGHT, " ").split()),
+            choices=tuple(sentence.replace(GAP, each) for each in names),
+            label=right[0] if self.labelled else None,
+            answers=accepted,
+            id=str(query["idx"]),
+            names=names,
+        )
+
+
+def _entity(entity: Record, text: str) -> str:
+    """The name of an entity; the format's spans include their last character."""
+    start, last = _place(entity, "start"), _place(entity, "end")
+    if not start <= last < len(text):
+        raise entity.error(f"no entity {start} to {last} in a text of {len(text)} characters")
+    return text[start : last + 1]
+
+
+def _accepted(query: Record) -> Iterator[str]:
+    return (answer.text("text") for answer in query.inners("answers"))
+
+
 def _mark(record: Record, which: str) -> Mark:
     text = record.text(f"sentence{which}")
     start, end = (_place(record, f"{edge}{which}") for edge in ("start", "end"))
@@ -150,7 +242,9 @@ SUPERGLUE = (
         (ACCURACY, MACRO_F1),
         Texts("premise", "hypothesis", "label", id="idx"),
     ),
+    _entry("COPA", Choose(), (ACCURACY,), Copa()),
     _entry("MultiRC", Classify(("0", "1")), (F1_OVER_ANSWERS, EXACT_GROUPS), MultiRC()),
+    _entry("ReCoRD", Choose(), (EXACT_MATCH, TOKEN_F1), ReCoRD()),
     _entry(
         "RTE",
         Classify(("entailment", "not_entailment")),
