@@ -1,0 +1,48 @@
+"""The direct method."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bursar.offpolicy.evidence import Evidence
+from bursar.offpolicy.pooling import Sample
+from bursar.offpolicy.target import Target
+
+#: A reward for each task, shape `(tasks,)`, learned from a sample.
+RewardModel = Callable[[Sample], NDArray[np.float64]]
+
+
+def task_means(sample: Sample) -> NDArray[np.float64]:
+    """The mean reward of each task; of all draws for a task that was never drawn."""
+    drawn = sample.drawn()
+    sums = sample.by_task(sample.rewards)
+    means = np.full(len(drawn), sample.rewards.mean())
+    np.divide(sums, drawn, out=means, where=drawn > 0)
+    return means
+
+
+@dataclass(frozen=True)
+class DirectMethod:
+    """What a model of the rewards says the policy would earn; propensities play no part.
+
+    V = (1/T) Σ_t Σ_k π_t(k) r̂(k); the model-based estimator of Dudík, Langford and Li (2011). With
+    task means as the model it is importance sampling by the shares drawn in fact, and its standard
+    error is that of a stratified mean.
+
+    Args:
+        model: the reward r̂ of each task, learned from the sample; the task's mean by default.
+    """
+
+    model: RewardModel = task_means
+
+    def __call__(self, sample: Sample, target: Target) -> Evidence:
+        """The value with what each step contributes to it."""
+        model = self.model(sample)
+        drawn = sample.drawn()[sample.actions]
+        weights = target.shares[sample.actions] * len(sample) / drawn
+        # A mean takes up one of its task's degrees of freedom.
+        lost = np.sqrt(drawn / np.maximum(drawn - 1, 1))
+        terms = weights * (sample.rewards - model[sample.actions]) * lost
+        return Evidence(float(target.expected(model).mean()), terms, weights)

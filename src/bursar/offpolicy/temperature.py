@@ -1,0 +1,82 @@
+"""The entropy weight, chosen from the logs."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bursar.offpolicy.evidence import Evidence
+from bursar.offpolicy.objective import Solver, Totals
+from bursar.offpolicy.pooling import Sample
+from bursar.offpolicy.target import Still
+from bursar.offpolicy.weighted import WeightedImportanceSampling
+
+#: The weights that are tried, in units of the spread between the tasks' mean rewards.
+CANDIDATES = np.geomspace(0.05, 50.0, 31)
+#: What is left of the effective sample size when shares change by a third (root mean square).
+FLOOR = 0.9
+#: With fewer decisions nothing is learned from their halves.
+FEWEST = 8
+#: One-sided 95%.
+DOUBT = 1.645
+
+
+def chosen_entropy_weight(sample: Sample, solve: Solver) -> float:
+    """A λ that the log can answer for.
+
+    Two things speak against a small λ, and each sets a limit.
+
+    *The log describes the training it came from.* Rewards depend on how far each task has been
+    trained; a policy that draws a task far more often than the logger finds other rewards there,
+    and no estimate from the log knows them. With u the importance weights, ESS / T = 1 / (1 + χ²),
+    where χ² is the mean square of u - 1: the relative change of the tasks' shares. The floor
+    ESS ≥ 0.9 T lets shares change by a third (χ = 1/3), and no further in one improvement. (The
+    largest ESS of any λ stands for T, as a uniform policy may be far from the logger.)
+
+    *Differences between tasks may be noise.* So λ is the one whose policy, learned from half of the
+    draws, shows on the other half the largest gain over the loggers' own mean reward, less 1.645
+    standard errors of that gain: a lower 95% bound. Without a difference between the tasks no gain
+    is worth its error, and the largest λ wins: close to uniform.
+    """
+    spread = _spread(sample)
+    if spread == 0:
+        return 0.25
+    weights = CANDIDATES * spread
+    if len(np.unique(sample.decisions)) < FEWEST:
+        return float(weights[-1])
+    sizes = np.array([_size(sample, solve(Totals.of(sample), w)) for w in weights])
+    allowed = weights[int(np.argmax(sizes >= FLOOR * sizes.max())) :]
+    halves = _halves(sample)
+    bounds = [_bound(halves, solve, weight) for weight in allowed]
+    return float(allowed[int(np.argmax(bounds))])
+
+
+def _spread(sample: Sample) -> float:
+    totals = Totals.of(sample)
+    return float(np.ptp(totals.rewards / totals.weights))
+
+
+def _evidence(sample: Sample, probabilities: NDArray[np.float64]) -> Evidence:
+    return WeightedImportanceSampling()(sample, Still(probabilities, sample))
+
+
+def _size(sample: Sample, probabilities: NDArray[np.float64]) -> float:
+    return _evidence(sample, probabilities).effective_sample_size()
+
+
+def _halves(sample: Sample) -> list[Sample]:
+    """Every other decision, so that both halves see the whole course of the run."""
+    return [sample.part(sample.decisions % 2 == half) for half in (0, 1)]
+
+
+def _bound(halves: list[Sample], solve: Solver, weight: float) -> float:
+    """The lower bound of the gain over the loggers, from both halves, each judging the other's."""
+    gains, variances = [], []
+    for learned, judged in (halves, halves[::-1]):
+        evidence = _evidence(judged, solve(Totals.of(learned), weight))
+        mean = judged.rewards.mean()
+        gain = Evidence(
+            evidence.value - mean, evidence.terms - (judged.rewards - mean), evidence.weights
+        )
+        _, decisions = np.unique(judged.decisions, return_inverse=True)
+        gains.append(gain.value)
+        variances.append(gain.standard_error(decisions) ** 2)
+    return float(np.mean(gains) - DOUBT * np.sqrt(np.sum(variances)) / 2)
