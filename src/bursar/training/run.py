@@ -310,9 +310,12 @@ class _Session:
         snapshot = Snapshot(
             trainer.step, trainer.model.state_dict(), optimizer_tensors(trainer.optimizer), state
         )
-        folder = self.folder / CHECKPOINTS
-        checkpoints.save(folder, snapshot)
-        checkpoints.prune(folder, self.config.checkpoint.keep, self.progress.kept_step)
+        checkpoints.save(self.folder / CHECKPOINTS, snapshot)
+        self._prune()
+
+    def _prune(self) -> None:
+        newest, kept = self.config.checkpoint.keep, self.progress.kept_step
+        checkpoints.prune(self.folder / CHECKPOINTS, newest, kept)
 
     def _finish(self, trainer: Trainer) -> Finished:
         """Write the model to keep, and write the scores: the sign that the run is over."""
@@ -321,6 +324,7 @@ class _Session:
         assert progress.kept_step is not None
         assert progress.kept_score is not None
         assert progress.kept is not None
+        self._prune()  # a process killed in doing so may have left half a checkpoint
         kept = checkpoints.load(self.folder / CHECKPOINTS / f"step-{progress.kept_step}")
         trainer.model.load_state_dict(kept.model)
         with whole_folder(self.folder / MODEL) as aside:
