@@ -1,0 +1,255 @@
+"""Kill a training with SIGKILL again and again, resume it, and compare it with one left alone.
+
+    python scripts/kill_and_resume.py --kills 25 --policies all
+
+Kills hit at random times, and inside what would hurt most: between a step and its line in the
+journal, between two tasks of an evaluation, with half a checkpoint on the disk, with half an old
+one removed, with half a line in the journal, with the final model written and not yet in place.
+Weights, journal (apart from times), optimiser and scores have to be the same bit for bit.
+
+The run left alone has an interpreter of its own, so that nothing depends on the seed of hashes.
+The others are forks of this process, which saves importing torch a hundred times.
+"""
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from bursar.config import RunConfig
+from bursar.journal import Journal, read, without_times
+from bursar.policies import POLICIES
+from bursar.training import checkpoints, run, trainer
+from bursar.training.trainer import Trainer
+
+TASKS = ("digits/left", "digits/right", "digits/larger")
+OPTIONS: dict[str, dict[str, Any]] = {
+    "temperature": {"temperature": 2},
+    "annealed": {"epochs": 4},
+    "fixed": {"probabilities": dict(zip(TASKS, (0.2, 0.3, 0.5), strict=True))},
+    "cycle": {"ratio": dict(zip(TASKS, (2, 1, 3), strict=True))},
+    "schedule": {
+        "phases": [
+            dict(zip(TASKS, (0.2, 0.3, 0.5), strict=True)),
+            dict(zip(TASKS, (0.5, 0.5, 0.0), strict=True)),
+        ]
+    },
+    "exp3s": {"eta": 0.1},
+    "thompson": {"primary": "digits/larger", "batches": 3},
+    "active": {"every": 4, "passes": 2, "examples": 20},
+}
+# By moment, the latest call at which a life ends: short lives, so that there are many.
+MOMENTS = {"clock": 0, "step": 20, "evaluation": 12, "checkpoint": 8, "pruning": 4, "journal": 25}
+LAST_MOMENTS = ("model", "scores")
+
+
+def config_for(policy: str, steps: int) -> RunConfig:
+    return RunConfig.model_validate(
+        {
+            "name": policy,
+            "tasks": list(TASKS),
+            "policy": {"name": policy, **OPTIONS.get(policy, {})},
+            "budget": {"steps": steps, "batch": 8},
+            "optimizer": {"lr": 3e-3, "head_factor": 1},
+            "evaluate": {"every": 5, "examples": 40},
+            "checkpoint": {"every": 3},
+        }
+    )
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def trap(original: Callable[..., Any], call: int, harm: Callable[..., Any]) -> Callable[..., Any]:
+    """The original, but its call with this number is the last thing that happens."""
+    left = call
+
+    def sprung(*args: Any, **kwargs: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left:
+            return original(*args, **kwargs)
+        harm(*args, **kwargs)
+        return die()
+
+    return sprung
+
+
+def half_a_file(tensors: dict[str, torch.Tensor], path: Path) -> None:
+    SAVE_FILE(tensors, path)
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def half_a_line(journal: Journal, lines: bytes) -> None:
+    journal._file.write(lines[: len(lines) // 2])
+
+
+def half_a_folder(path: Path) -> None:
+    (path / checkpoints.MODEL).unlink()
+
+
+def nothing(*_: object) -> None:
+    pass
+
+
+SAVE_FILE, UPDATE, WRITE = checkpoints.save_file, Trainer.update, Journal._write
+
+
+def set_trap(moment: str, call: int) -> None:
+    """Make this process kill itself inside a call of what the moment names."""
+    match moment:
+        case "step":
+            Trainer.update = trap(UPDATE, call, UPDATE)  # type: ignore[method-assign]
+        case "evaluation":
+            trainer.evaluate = trap(trainer.evaluate, call, nothing)
+        case "checkpoint":
+            checkpoints.save_file = trap(SAVE_FILE, call, half_a_file)
+        case "pruning":
+            removing = trap(shutil.rmtree, call, half_a_folder)
+            checkpoints.shutil = SimpleNamespace(rmtree=removing)  # type: ignore[assignment]
+        case "journal":
+            Journal._write = trap(WRITE, call, half_a_line)  # type: ignore[method-assign]
+        case "model":
+            run.store.save = trap(run.store.save, call, run.store.save)
+        case "scores":
+            # The first file written whole is the configuration, in a run that is new.
+            run.write_whole = trap(run.write_whole, call, nothing)
+
+
+def live(config: RunConfig, folder: Path, moment: str, call: int, after: float) -> bool:
+    """One life of a run, in a process of its own; whether it was killed."""
+    child = os.fork()
+    if child == 0:
+        try:
+            set_trap(moment, call)
+            begin_or_go_on(config, folder)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    if moment == "clock":
+        time.sleep(after)
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status) != 0:
+        raise SystemExit(f"{folder}: a life ended in an error")
+    return os.WIFSIGNALED(status)
+
+
+def begin_or_go_on(config: RunConfig, folder: Path) -> None:
+    if (folder / run.RUN).exists():
+        run.resume(folder)
+    else:
+        run.run(config, folder)
+
+
+def lives(rng: random.Random, seconds: float) -> Iterator[tuple[str, int, float]]:
+    """Moments to die at, without end: each kind in turn, at random calls and times."""
+    while True:
+        for moment, latest in MOMENTS.items():
+            yield moment, rng.randint(1, max(1, latest)), rng.uniform(0, seconds)
+        for moment in LAST_MOMENTS:
+            yield moment, 1, 0.0
+
+
+def everything(folder: Path) -> dict[str, Any]:
+    """What has to be the same: all files but the report, the journal without its times."""
+    seen: dict[str, Any] = {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name not in (run.JOURNAL, ".lock", checkpoints.STATE)
+    }
+    seen[run.JOURNAL] = [without_times(record) for record in read(folder / run.JOURNAL)]
+    return seen
+
+
+def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    return [name for name in one | other if one.get(name) != other.get(name)]
+
+
+def torment(config: RunConfig, alone: Path, seconds: float, kills: int, seed: int) -> Counter[str]:
+    """Kill so many times; a run that got through is compared, and another one begun."""
+    expected = everything(alone)
+    rng = random.Random(f"{seed} {config.name}")
+    counts: Counter[str] = Counter()
+    moments = lives(rng, seconds)
+    number = 0
+    while counts.total() < kills:
+        number += 1
+        folder = alone.with_name(f"{config.name}-{number}")
+        while counts.total() < kills:
+            moment, call, after = next(moments)
+            if not live(config, folder, moment, call, after):
+                break
+            counts[moment] += 1
+        live(config, folder, "none", 0, 0.0)
+        if different := differences(everything(folder), expected):
+            raise SystemExit(f"{config.name}: {', '.join(different)} differ after {counts}")
+        shutil.rmtree(folder)
+    return counts
+
+
+def leave_alone(names: list[str], steps: int, out: Path) -> None:
+    """The runs that nobody kills, in a fresh interpreter."""
+    command = [sys.executable, __file__, "--alone", "--policies", ",".join(names)]
+    command += ["--steps", str(steps), "--out", str(out)]
+    subprocess.run(command, check=True)
+
+
+def policies_of(text: str) -> list[str]:
+    known = [cls.name for cls in POLICIES]
+    names = known if text == "all" else text.split(",")
+    for name in names:
+        if name not in known:
+            raise SystemExit(f"--policies: expected some of {', '.join(known)}, found {name}")
+    return names
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
+    parser.add_argument("--kills", type=int, default=25, help="of each policy")
+    parser.add_argument("--policies", default="all", help="names with commas between, or all")
+    parser.add_argument("--steps", type=int, default=120, help="budget of a run")
+    parser.add_argument("--seed", type=int, default=1, help="of the moments")
+    parser.add_argument("--out", type=Path, help="where the runs go; a temporary folder if none")
+    parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main() -> None:
+    given = arguments()
+    torch.set_num_threads(1)
+    names = policies_of(given.policies)
+    if given.alone:
+        for name in names:
+            run.run(config_for(name, given.steps), given.out / name)
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        out = given.out or Path(temporary)
+        leave_alone(names, given.steps, out)
+        for name in names:
+            alone = out / name
+            began, ended = (alone / run.RUN).stat().st_mtime, (alone / run.SCORES).stat().st_mtime
+            seconds = (ended - began) / 4
+            config = config_for(name, given.steps)
+            counts = torment(config, alone, seconds, given.kills, given.seed)
+            moments = ", ".join(f"{count} {moment}" for moment, count in sorted(counts.items()))
+            print(f"{name}: the same after {counts.total()} kills ({moments})", flush=True)
+
+
+if __name__ == "__main__":
+    main()
