@@ -126,7 +126,7 @@ def run(
 def _run_new(config: "RunConfig", folder: Path, shower: Shower, title: str = "") -> "Finished":
     from bursar.training import run as runs
 
-    view = shower.view(title or config.name, config.budget.steps)
+    view = shower.view(title or config.name, config.length)
     return runs.run(config, folder, watchers=[view], reading=view.reading)
 
 
@@ -145,7 +145,7 @@ def _resume(folder: Path, shower: Shower, title: str = "") -> "Finished":
     from bursar.training import run as runs
 
     config = runs.config_of(folder)
-    view = shower.view(title or config.name, config.budget.steps)
+    view = shower.view(title or config.name, config.length)
     return runs.resume(folder, watchers=[view], reading=view.reading)
 
 
@@ -268,15 +268,15 @@ def compare(
     from bursar import config as configs
 
     config = configs.load(file, sets or (), data)
-    specs = []
-    for said in _list_of(policies, "--policies"):
-        policy = configs.policy_from(said, file.parent)
-        specs.append(configs.changed(config, {"policy": policy}, "--policies").policy)
+    rivals = [
+        configs.decided_by(config, said, file.parent, "--policies")
+        for said in _list_of(policies, "--policies")
+    ]
     numbers = [
         configs.changed(config, {"seed": said}, "--seeds").seed
         for said in _list_of(seeds, "--seeds")
     ]
-    _compare(config, specs, numbers, to or Path("studies") / config.name, quiet)
+    _compare(rivals, numbers, to or Path("studies") / config.name, quiet)
 
 
 def _list_of(text: str, option: str) -> list[Any]:
@@ -294,30 +294,23 @@ def _list_of(text: str, option: str) -> list[Any]:
     return list(values)
 
 
-def _compare(
-    config: "RunConfig",
-    specs: Sequence[dict[str, Any]],
-    seeds: Sequence[int],
-    to: Path,
-    quiet: bool,
-) -> None:
+def _compare(configs: Sequence["RunConfig"], seeds: Sequence[int], to: Path, quiet: bool) -> None:
     from bursar.studies.compare import compare as compare_policies
     from bursar.studies.compare import label
 
     with showing(quiet) as shower:
         comparison = compare_policies(
-            config,
-            specs,
+            configs,
             seeds,
             to,
             lambda own, folder: _run_or_resume(
-                own, folder, shower, f"{label(own.policy)}, seed {own.seed}"
+                own, folder, shower, f"{label(own.decider)}, seed {own.seed}"
             ),
         )
     out.print(_comparison_table(comparison))
     from bursar.report.page import write_comparison_report
 
-    _report(lambda: write_comparison_report(comparison.folders, to, config.name))
+    _report(lambda: write_comparison_report(comparison.folders, to, configs[0].name))
 
 
 def _comparison_table(comparison: "Comparison") -> Table:
@@ -352,9 +345,9 @@ def demo(
     picture: which digit is on the left, which on the right, and which of the two is larger. They
     have very different numbers of examples. Who should get the next batch?
     """
-    from bursar.config import parse
+    from bursar import config as configs
 
-    config = parse(
+    config = configs.parse(
         {
             "name": "demo",
             "tasks": ["digits/left", "digits/right", "digits/larger"],
@@ -363,8 +356,9 @@ def demo(
         },
         "demo",
     )
-    specs = [{"name": "random"}, {"name": "task_size"}, {"name": "temperature", "temperature": 2}]
-    _compare(config, specs, [1], to, quiet)
+    policies = ["random", "task_size", {"name": "temperature", "temperature": 2}]
+    rivals = [configs.decided_by(config, policy, Path(), "demo") for policy in policies]
+    _compare(rivals, [1], to, quiet)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,11 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from bursar.errors import UserError, unknown
+from bursar.facts import Facts
 from bursar.models.spec import ENCODERS, ModelSpec
-from bursar.policies import POLICIES, Facts, Policy
+from bursar.policies import POLICIES, Policy, Stratified
+from bursar.selection import SELECTORS, Selector
+from bursar.weighting import WEIGHTINGS, Weighting
 
 
 class Section(BaseModel):
@@ -26,19 +29,23 @@ class Budget(Section):
 
     Args:
         steps: optimiser steps.
+        rounds: rounds of a weighting, which counts in these instead of steps.
         batch: examples in a step.
         accumulate: in how many parts a batch passes through the model, to save memory.
     """
 
     steps: int = Field(default=1000, ge=1)
+    rounds: int = Field(default=10, ge=1)
     batch: int = Field(default=16, ge=1)
     accumulate: int = Field(default=1, ge=1)
 
 
 class Optimizer(Section):
-    """AdamW with warm-up and linear decay.
+    """AdamW or SGD, with warm-up and linear decay (constant in the rounds of a weighting).
 
     Args:
+        name: `adamw` or `sgd`.
+        momentum: of `sgd`.
         lr: learning rate of the encoder.
         head_factor: the heads learn this many times faster; they start from nothing.
         weight_decay: not applied to biases and norms.
@@ -46,6 +53,8 @@ class Optimizer(Section):
         clip: largest norm of the gradient; 0 for no clipping.
     """
 
+    name: Literal["adamw", "sgd"] = "adamw"
+    momentum: float = Field(default=0.9, ge=0, lt=1)
     lr: float = Field(default=5e-5, gt=0, allow_inf_nan=False)
     head_factor: float = Field(default=10.0, gt=0, allow_inf_nan=False)
     weight_decay: float = Field(default=0.01, ge=0, allow_inf_nan=False)
@@ -84,8 +93,9 @@ class Checkpoint(Section):
 
 
 class RunConfig(Section):
-    """One training: tasks, model, policy, budget, seed.
+    """One training: tasks, model, who decides, budget, seed.
 
+    A policy decides, or in its place a selector (`selection`) or a weighting (`weighting`).
     Everything has a default but the tasks.
 
     >>> config = RunConfig(tasks=["digits/left", "digits/right"], budget={"steps": 50})
@@ -96,7 +106,9 @@ class RunConfig(Section):
     name: str = Field(default="run", pattern=r"^\w[\w.+-]*$")
     tasks: tuple[str | dict[str, Any], ...]
     model: ModelSpec = ModelSpec()
-    policy: dict[str, Any] = {"name": "random"}
+    policy: dict[str, Any] | None = None
+    selection: dict[str, Any] | None = None
+    weighting: dict[str, Any] | None = None
     budget: Budget = Budget()
     optimizer: Optimizer = Optimizer()
     evaluate: Evaluate = Evaluate()
@@ -113,24 +125,53 @@ class RunConfig(Section):
             raise ValueError("expected at least one task, found none")
         return tasks
 
-    @field_validator("policy", mode="before")
+    @field_validator("policy", "selection", "weighting", mode="before")
     @classmethod
-    def _named_policy(cls, policy: Any) -> Any:
-        if isinstance(policy, str):
-            return {"name": policy}
-        if isinstance(policy, Mapping) and "name" not in policy:
+    def _named(cls, spec: Any) -> Any:
+        if isinstance(spec, str):
+            return {"name": spec}
+        if isinstance(spec, Mapping) and "name" not in spec:
             raise ValueError("expected a name among the keys")
-        return policy
+        return spec
+
+    @model_validator(mode="before")
+    @classmethod
+    def _somebody_decides(cls, values: Any) -> Any:
+        if isinstance(values, Mapping):
+            said = [key for key in DECIDERS if values.get(key) is not None]
+            if not said:
+                return {**values, "policy": "random"}
+            if len(said) > 1:
+                raise ValueError(
+                    f"expected one of {', '.join(DECIDERS)}, found {' and '.join(said)}"
+                )
+        return values
 
     @model_validator(mode="after")
-    def _known_policy(self) -> "RunConfig":
-        policy_class(self.policy)
+    def _known_decider(self) -> "RunConfig":
+        decider_class(self.decides, self.decider)
         return self
+
+    @property
+    def decides(self) -> str:
+        """Which of `policy`, `selection` and `weighting` decides."""
+        return next(key for key in DECIDERS if getattr(self, key) is not None)
+
+    @property
+    def decider(self) -> dict[str, Any]:
+        """What the run file says of the one who decides."""
+        spec: dict[str, Any] = getattr(self, self.decides)
+        return spec
+
+    @property
+    def length(self) -> int:
+        """The budget in the unit of the one who decides: steps, or a weighting's rounds."""
+        return self.budget.rounds if self.decides == "weighting" else self.budget.steps
 
     @property
     def evaluate_every(self) -> int:
         """Steps between evaluations."""
-        return self.evaluate.every or max(1, self.budget.steps // 10)
+        return self.evaluate.every or max(1, self.length // 10)
 
     @property
     def checkpoint_every(self) -> int:
@@ -138,56 +179,59 @@ class RunConfig(Section):
         return self.checkpoint.every or self.evaluate_every
 
 
-def policy_class(spec: Mapping[str, Any]) -> type[Policy]:
-    """The policy that a run file names, ours or one's own as `module:Class`; checks its options."""
+Decider = Policy | Selector | Weighting
+DECIDERS: Mapping[str, tuple[type[Decider], ...]] = {
+    "policy": POLICIES,
+    "selection": SELECTORS,
+    "weighting": WEIGHTINGS,
+}
+GIVEN = frozenset({"self", "tasks", "sizes", "batch"})
+"""The arguments that the run itself gives to the one who decides."""
+
+
+def decider_class(what: str, spec: Mapping[str, Any]) -> type[Decider]:
+    """The class that a run file names, ours or one's own as `module:Class`; checks its options."""
     name = str(spec["name"])
-    cls = _own_class(name) if ":" in name else _our_class(name)
-    given = set(spec) - {"name", "draws"}
-    known = set(_options(cls))
-    if extra := sorted(given - known):
-        choices = sorted(known | {"draws"})
-        raise unknown("option", extra[0], choices, f"policy {name}")
+    cls = _own_class(what, name) if ":" in name else _our_class(what, name)
+    drawn = {"draws"} if what == "policy" else set()
+    known = set(inspect.signature(cls.__init__).parameters) - GIVEN | drawn
+    if extra := sorted(set(spec) - {"name"} - known):
+        raise unknown("option", extra[0], known, f"{what} {name}")
     if spec.get("draws", "iid") not in ("iid", "stratified"):
         raise UserError(f"policy.draws: expected iid or stratified, found {spec['draws']!r}")
     return cls
 
 
-def _our_class(name: str) -> type[Policy]:
-    ours = {cls.name: cls for cls in POLICIES}
+def _our_class(what: str, name: str) -> type[Decider]:
+    ours = {cls.name: cls for cls in DECIDERS[what]}
     if name not in ours:
-        raise unknown("policy", name, ours, "policy")
+        raise unknown(what, name, ours, what)
     return ours[name]
 
 
-def _own_class(name: str) -> type[Policy]:
+def _own_class(what: str, name: str) -> type[Decider]:
+    base = {"policy": Policy, "selection": Selector, "weighting": Weighting}[what]
     module, _, attribute = name.partition(":")
     try:
         cls = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError, TypeError) as error:
-        raise UserError(f"policy: expected module:Class, found {name!r} ({error})") from None
-    if not (isinstance(cls, type) and issubclass(cls, Policy)):
-        raise UserError(f"policy: expected a subclass of bursar.Policy at {name!r}")
-    return cls
+        raise UserError(f"{what}: expected module:Class, found {name!r} ({error})") from None
+    if not (isinstance(cls, type) and issubclass(cls, base)):
+        raise UserError(f"{what}: expected a subclass of {base.__name__} at {name!r}")
+    found: type[Decider] = cls
+    return found
 
 
-def _options(cls: type[Policy]) -> list[str]:
-    """What a run file may say of a policy: its arguments, less those that the run itself gives."""
-    given = {"self", "tasks", "sizes"}
-    return [name for name in inspect.signature(cls.__init__).parameters if name not in given]
-
-
-def build_policy(spec: Mapping[str, Any], facts: Facts) -> Policy:
-    """The policy that a run file asks for, told about its run."""
+def build_decider(config: RunConfig, facts: Facts) -> Decider:
+    """The one who decides in a run, told about it."""
+    spec = config.decider
     options = {key: value for key, value in spec.items() if key not in ("name", "draws")}
     try:
-        policy = policy_class(spec).for_run(facts, **options)
+        decider = decider_class(config.decides, spec).for_run(facts, **options)
     except (TypeError, ValueError, KeyError) as error:
-        raise UserError(f"policy {spec['name']}: {error}") from None
-    if spec.get("draws") == "stratified":
-        from bursar.policies import Stratified
-
-        return Stratified(policy)
-    return policy
+        raise UserError(f"{config.decides} {spec['name']}: {error}") from None
+    stratified = spec.get("draws") == "stratified" and isinstance(decider, Policy)
+    return Stratified(decider) if stratified else decider
 
 
 def load(path: Path, sets: Sequence[str] = (), data: str | None = None) -> RunConfig:
@@ -332,6 +376,15 @@ def parse(values: Mapping[str, Any], where: str) -> RunConfig:
         raise UserError(f"{where}: {error}") from None
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
+
+
+def decided_by(config: RunConfig, said: Any, base: Path, where: str) -> RunConfig:
+    """The configuration with another policy, selector or weighting, whichever the name means."""
+    spec = policy_from(said, base)
+    name = spec.get("name") if isinstance(spec, Mapping) else spec
+    rooms = {cls.name: what for what, classes in DECIDERS.items() for cls in classes}
+    what = rooms.get(str(name), "policy")
+    return changed(config, dict.fromkeys(DECIDERS) | {what: spec}, where)
 
 
 def changed(config: RunConfig, values: Mapping[str, Any], where: str) -> RunConfig:

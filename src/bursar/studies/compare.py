@@ -42,19 +42,18 @@ class Comparison:
         return max(self.runs, key=lambda policy: mean(self.score(policy)))
 
 
-def label(policy: Mapping[str, Any]) -> str:
-    """What a table calls a policy: its name and whatever was asked of it.
+def label(decider: Mapping[str, Any]) -> str:
+    """What a table calls a policy, selector or weighting: its name and what was asked of it.
 
     >>> label({"name": "temperature", "temperature": 2})
     'temperature(temperature=2)'
     """
-    options = ", ".join(f"{key}={value}" for key, value in policy.items() if key != "name")
-    return f"{policy['name']}({options})" if options else str(policy["name"])
+    options = ", ".join(f"{key}={value}" for key, value in decider.items() if key != "name")
+    return f"{decider['name']}({options})" if options else str(decider["name"])
 
 
 def compare(
-    config: RunConfig,
-    policies: Sequence[Mapping[str, Any]],
+    configs: Sequence[RunConfig],
     seeds: Sequence[int],
     out: Path,
     run_one: Callable[[RunConfig, Path], "Finished"],
@@ -62,8 +61,7 @@ def compare(
     """Run each policy with each seed; what has been run already is not run again.
 
     Args:
-        config: what all runs share.
-        policies: as a run file's `policy` says it.
+        configs: alike but for who decides.
         seeds: paired: a seed means the same first weights and data order under every policy.
         out: the folder of the runs.
         run_one: runs, resumes or reads the run in a folder.
@@ -71,10 +69,10 @@ def compare(
     runs: dict[str, list[Finished]] = {}
     folders: dict[str, list[Path]] = {}
     for seed in seeds:
-        for policy in policies:
-            name = label(policy)
+        for config in configs:
+            name = label(config.decider)
             folder = out / _folder(name) / f"seed-{seed}"
-            own = config.model_copy(update={"policy": dict(policy), "seed": seed})
+            own = config.model_copy(update={"seed": seed})
             runs.setdefault(name, []).append(run_one(own, folder))
             folders.setdefault(name, []).append(folder)
     return Comparison(runs, folders)

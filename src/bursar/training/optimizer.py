@@ -1,16 +1,17 @@
-"""AdamW with warm-up and linear decay."""
+"""The optimiser, with warm-up and linear decay."""
 
 from collections.abc import Iterator
 
 import torch
 from torch import nn
-from torch.optim import AdamW
+from torch.optim import SGD, AdamW
+from torch.optim import Optimizer as TorchOptimizer
 
 from bursar.config import Optimizer
 from bursar.models.multitask import MultiTaskModel
 
 
-def build_optimizer(model: MultiTaskModel, config: Optimizer) -> AdamW:
+def build_optimizer(model: MultiTaskModel, config: Optimizer) -> TorchOptimizer:
     """Four groups: encoder and heads, each with and without weight decay."""
     groups = [
         {
@@ -23,6 +24,8 @@ def build_optimizer(model: MultiTaskModel, config: Optimizer) -> AdamW:
         for params, decay in zip(_split(module), (config.weight_decay, 0.0), strict=True)
         if params
     ]
+    if config.name == "sgd":
+        return SGD(groups, momentum=config.momentum, fused=True)
     return AdamW(groups, fused=True)
 
 
@@ -32,7 +35,7 @@ def _split(module: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     return [p for p in trained if p.ndim > 1], [p for p in trained if p.ndim <= 1]
 
 
-def set_rate(optimizer: AdamW, config: Optimizer, step: int, steps: int) -> None:
+def set_rate(optimizer: TorchOptimizer, config: Optimizer, step: int, steps: int) -> None:
     """Set the learning rate of a step, counted from 1: a function of the step alone."""
     factor = rate_factor(step, steps, config.warmup)
     for group in optimizer.param_groups:
@@ -51,7 +54,7 @@ def rate_factor(step: int, steps: int, warmup: float) -> float:
     return (steps - step + 1) / (steps - rising)
 
 
-def optimizer_tensors(optimizer: AdamW) -> dict[str, torch.Tensor]:
+def optimizer_tensors(optimizer: TorchOptimizer) -> dict[str, torch.Tensor]:
     """The optimiser's state as named tensors."""
     state = optimizer.state_dict()["state"]
     return {
@@ -61,7 +64,7 @@ def optimizer_tensors(optimizer: AdamW) -> dict[str, torch.Tensor]:
     }
 
 
-def load_optimizer_tensors(optimizer: AdamW, tensors: dict[str, torch.Tensor]) -> None:
+def load_optimizer_tensors(optimizer: TorchOptimizer, tensors: dict[str, torch.Tensor]) -> None:
     """The counterpart of `optimizer_tensors`."""
     state: dict[int, dict[str, torch.Tensor]] = {}
     for name, tensor in tensors.items():
@@ -71,7 +74,7 @@ def load_optimizer_tensors(optimizer: AdamW, tensors: dict[str, torch.Tensor]) -
     optimizer.load_state_dict({"state": state, "param_groups": groups})
 
 
-def trained(optimizer: AdamW) -> Iterator[torch.Tensor]:
+def trained(optimizer: TorchOptimizer) -> Iterator[torch.Tensor]:
     """All parameters that the optimiser moves."""
     for group in optimizer.param_groups:
         yield from group["params"]

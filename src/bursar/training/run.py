@@ -12,22 +12,25 @@ import torch
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
-from bursar.config import RunConfig, build_policy, dump, parse, read_yaml
+from bursar.config import RunConfig, build_decider, dump, parse, read_yaml
 from bursar.errors import RunInterruptedError, UserError
+from bursar.facts import Facts
 from bursar.journal import Journal, Opening, repair
 from bursar.models import store
 from bursar.models.multitask import MultiTaskModel
-from bursar.policies import Facts
+from bursar.policies import Policy
+from bursar.selection import Selector
 from bursar.tasks.task import Task
 from bursar.tasks.tokenizer import Tokenizer
 from bursar.training import checkpoints
 from bursar.training.checkpoints import Snapshot
 from bursar.training.evaluation import Scores
 from bursar.training.files import whole_folder, write_whole
-from bursar.training.optimizer import load_optimizer_tensors, optimizer_tensors
 from bursar.training.policy import PolicyTrainer
 from bursar.training.prepare import Prepared, Reading, prepare, resolve, tokenizer_of
+from bursar.training.selecting import SelectionTrainer
 from bursar.training.trainer import Trainer, Watcher, pick_device
+from bursar.training.weighting import WeightingTrainer
 
 RUN = "run.yaml"
 JOURNAL = "journal.jsonl"
@@ -190,14 +193,14 @@ def _assemble(
     tasks = resolve(config, given)
     tokenizer = tokenizer_of(tasks, config.model, cache)
     prepared = prepare(tasks, tokenizer, config, cache, reading)
-    build_policy(config.policy, facts_of(config, prepared))
+    build_decider(config, facts_of(config, prepared))
     kinds = {entry.task.name: entry.task.kind for entry in prepared}
     model = store.build(config.model, kinds, tokenizer, config.seed)
     return _Parts(prepared, tokenizer, model.to(pick_device(config.device)))
 
 
 def facts_of(config: RunConfig, prepared: Sequence[Prepared]) -> Facts:
-    """What a policy may know of the run."""
+    """What the one who decides may know of the run."""
     sizes = {entry.task.name: len(entry.train) for entry in prepared}
     return Facts(sizes, config.budget.steps, config.budget.batch)
 
@@ -224,7 +227,7 @@ class _Session:
             self.facts.tasks,
             dict(self.facts.sizes),
             self.config.seed,
-            self.config.policy,
+            {self.config.decides: self.config.decider},
             self.config.budget.model_dump(),
         )
         with Journal.create(path, opening) as journal:
@@ -247,22 +250,25 @@ class _Session:
         with Journal.resume(self.folder / JOURNAL, position) as journal:
             trainer = self._trainer(journal)
             trainer.model.load_state_dict(snapshot.model)
-            load_optimizer_tensors(trainer.optimizer, snapshot.optimizer)
+            trainer.load_optimizer_tensors(snapshot.optimizer)
             trainer.load_state_dict(snapshot.step, snapshot.state["trainer"])
             self.progress = _progress(snapshot.state["progress"])
             return self._spend(trainer)
 
     def _trainer(self, journal: Journal) -> Trainer:
-        policy = build_policy(self.config.policy, self.facts)
-        return PolicyTrainer(
-            self.config, self.parts.prepared, self.parts.model, policy, journal, self.watchers
-        )
+        decider = build_decider(self.config, self.facts)
+        parts = (self.config, self.parts.prepared, self.parts.model)
+        if isinstance(decider, Policy):
+            return PolicyTrainer(*parts, decider, journal, self.watchers)
+        if isinstance(decider, Selector):
+            return SelectionTrainer(*parts, decider, journal, self.watchers)
+        return WeightingTrainer(*parts, decider, journal, self.watchers)
 
     def _spend(self, trainer: Trainer) -> Finished:
         """Steps, evaluations and checkpoints until the budget is spent."""
         try:
             with torch.random.fork_rng():
-                while trainer.step < self.config.budget.steps and not self._stopped():
+                while trainer.step < self.config.length and not self._stopped():
                     trainer.advance()
                     self._after_step(trainer)
                 return self._finish(trainer)
@@ -277,7 +283,7 @@ class _Session:
         return patience is not None and self.progress.stale >= patience
 
     def _after_step(self, trainer: Trainer) -> None:
-        last = trainer.step == self.config.budget.steps
+        last = trainer.step == self.config.length
         keep = False
         if last or trainer.step % self.config.evaluate_every == 0:
             keep = self._evaluate(trainer)
@@ -308,7 +314,7 @@ class _Session:
             "progress": asdict(self.progress),
         }
         snapshot = Snapshot(
-            trainer.step, trainer.model.state_dict(), optimizer_tensors(trainer.optimizer), state
+            trainer.step, trainer.model.state_dict(), trainer.optimizer_tensors(), state
         )
         checkpoints.save(self.folder / CHECKPOINTS, snapshot)
         self._prune()

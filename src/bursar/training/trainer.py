@@ -18,7 +18,13 @@ from bursar.models.multitask import MultiTaskModel
 from bursar.rng import seed_for
 from bursar.tasks.batches import Batch, Stream
 from bursar.training.evaluation import Scores, evaluate, mean, tensors
-from bursar.training.optimizer import build_optimizer, set_rate, trained
+from bursar.training.optimizer import (
+    build_optimizer,
+    load_optimizer_tensors,
+    optimizer_tensors,
+    set_rate,
+    trained,
+)
 from bursar.training.prepare import Prepared
 
 
@@ -162,6 +168,14 @@ class Trainer(ABC):
             )
         )
         return scores, score
+
+    def optimizer_tensors(self) -> dict[str, Tensor]:
+        """The optimiser's state as named tensors."""
+        return optimizer_tensors(self.optimizer)
+
+    def load_optimizer_tensors(self, tensors: dict[str, Tensor]) -> None:
+        """The counterpart of `optimizer_tensors`."""
+        load_optimizer_tensors(self.optimizer, tensors)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything but tensors that the next step depends on."""

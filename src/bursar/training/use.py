@@ -46,8 +46,7 @@ class Trained:
         if data is not None:
             config = config.model_copy(update={"data": data})
         tasks = {
-            task.name: replace(task, kind=model.kinds[task.name])
-            for task in resolve(config, given)
+            task.name: replace(task, kind=model.kinds[task.name]) for task in resolve(config, given)
         }
         return cls(model.to(pick_device(config.device)), tokenizer, tasks)
 

@@ -6,8 +6,11 @@ from bursar.weighting.diw import DIW
 from bursar.weighting.fixed import Joint, Single
 from bursar.weighting.tuners import ClosedForm, Descent, Sweeps, Tuner
 
+WEIGHTINGS: tuple[type[Weighting], ...] = (AlphaVIL, DIW, Joint, Single)
+
 __all__ = [
     "DIW",
+    "WEIGHTINGS",
     "AlphaVIL",
     "ClosedForm",
     "Descent",

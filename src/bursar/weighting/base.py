@@ -11,10 +11,12 @@ Between requests the worker holds a *base* (the parameters that the round starte
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from bursar.facts import Facts
 
 Floats = NDArray[np.float64]
 
@@ -226,6 +228,11 @@ class Weighting(ABC):
         self._tasks = tuple(tasks)
         self._target = target
         self.apart = apart
+
+    @classmethod
+    def for_run(cls, facts: Facts, **options: Any) -> Self:
+        """The weighting that a run file means."""
+        return cls(facts.tasks, **options)
 
     @property
     def tasks(self) -> tuple[str, ...]:

@@ -1,0 +1,163 @@
+"""Training as a weighting says: rounds from one snapshot."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from bursar.config import RunConfig
+from bursar.journal import Journal
+from bursar.models.multitask import MultiTaskModel
+from bursar.tasks.batches import Batch, in_order
+from bursar.tasks.parts import Split
+from bursar.training.evaluation import evaluate, tensors
+from bursar.training.optimizer import build_optimizer
+from bursar.training.prepare import Prepared
+from bursar.training.rounds import Judged, Rounds, Work, record
+from bursar.training.trainer import Trainer, Watcher
+from bursar.weighting import Weighting
+
+
+class WeightingTrainer(Trainer):
+    """Spends a budget of rounds as a weighting says; a step of the run is a round.
+
+    Args:
+        config: the run's configuration.
+        prepared: the tasks, in the order of the weighting's.
+        model: what learns.
+        weighting: who decides.
+        journal: where it is written down.
+        watchers: who looks on.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        prepared: Sequence[Prepared],
+        model: MultiTaskModel,
+        weighting: Weighting,
+        journal: Journal,
+        watchers: Sequence[Watcher] = (),
+    ) -> None:
+        super().__init__(config, prepared, model, journal, watchers)
+        self.weighting = weighting
+        self.tuning = dict(self.dev)
+        if weighting.apart:
+            halves = self.dev[weighting.target].halves()
+            self.tuning[weighting.target], self.dev[weighting.target] = halves
+        self.rounds = Rounds(
+            weighting,
+            self.model,
+            TaskFeed(self),
+            self._new_optimizer,
+            seed=config.seed,
+            clip=config.optimizer.clip or None,
+        )
+
+    def _new_optimizer(self) -> Optimizer:
+        return build_optimizer(self.model, self.config.optimizer)
+
+    def advance(self) -> None:
+        """One round."""
+        began = time.perf_counter()
+        report = self.rounds.advance()
+        self.step = self.rounds.number
+        self.journal.append(record(self.step, report, round(time.perf_counter() - began, 4)))
+        for watcher in self.watchers:
+            watcher.stepped(self.step, self.weighting.target, report.dev_loss, 0)
+
+    def optimizer_tensors(self) -> dict[str, Tensor]:
+        """The optimisers that a weighting keeps from round to round."""
+        return self.rounds.optimizer_tensors()
+
+    def load_optimizer_tensors(self, tensors: dict[str, Tensor]) -> None:
+        """The counterpart of `optimizer_tensors`."""
+        self.rounds.load_optimizer_tensors(tensors)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but tensors that the next round depends on."""
+        return super().state_dict() | {"rounds": self.rounds.state_dict()}
+
+    def load_state_dict(self, step: int, state: Mapping[str, Any]) -> None:
+        """Stand where `state_dict` was taken, after `step` rounds."""
+        super().load_state_dict(step, state)
+        self.rounds.load_state_dict(state["rounds"])
+
+
+class TaskFeed:
+    """Serves rounds from the tasks' streams.
+
+    A round with a share ρ reads the next ρ of each task's epoch, so that its data depend on the
+    round's number alone and every try of a round sees the same batches.
+
+    Args:
+        trainer: whose tasks and model these are.
+    """
+
+    def __init__(self, trainer: WeightingTrainer) -> None:
+        self._trainer = trainer
+        self._names = list(trainer.tasks)
+
+    def train(self, tasks: Sequence[int], share: float, number: int) -> Iterator[Work]:
+        """A share of these tasks' batches; several tasks keep pace, each batch being used once."""
+        batches = {task: self._batches(task, share, number) for task in tasks}
+        counts = {task: self._count(task, share) for task in tasks}
+        steps = max(counts.values())
+        for step in range(steps):
+            now = [t for t in tasks if (step + 1) * counts[t] // steps > step * counts[t] // steps]
+            yield self._work({task: next(batches[task]) for task in now}, backward=True)
+
+    def _count(self, task: int, share: float) -> int:
+        return max(1, round(self._trainer.streams[self._names[task]].per_epoch * share))
+
+    def _batches(self, task: int, share: float, number: int) -> Iterator[Batch]:
+        stream = self._trainer.streams[self._names[task]]
+        count = self._count(task, share)
+        epoch, place = divmod(number * count, stream.per_epoch)
+        stream.load_state_dict({"epoch": epoch, "place": place})
+        for _ in range(count):
+            yield stream.next()
+
+    def _work(self, batches: Mapping[int, Batch], *, backward: bool) -> Work:
+        trainer = self._trainer
+        examples = sum(len(batch.items) for batch in batches.values())
+
+        def losses() -> Mapping[int, Tensor]:
+            trainer.spent.forward += examples
+            trainer.spent.backward += examples if torch.is_grad_enabled() and backward else 0
+            return {
+                task: trainer.loss(batch.task, tensors(batch, trainer.device))
+                for task, batch in batches.items()
+            }
+
+        return Work(examples, losses)
+
+    def dev(self, batch: int | None, turn: int) -> Iterator[Work]:
+        """The target's dev data for tuning: all of it, or the batch whose turn it is."""
+        name = self._trainer.weighting.target
+        encoded = self._tuned().encoded
+        size = batch or self._trainer.config.evaluate.batch
+        batches = list(in_order(name, encoded, size))
+        chosen = batches if batch is None else [batches[turn % len(batches)]]
+        target = self._names.index(name)
+        yield from (self._work({target: each}, backward=True) for each in chosen)
+
+    def dev_size(self) -> int:
+        """How many dev examples of the target there are for tuning."""
+        return len(self._tuned())
+
+    def _tuned(self) -> Split:
+        return self._trainer.tuning[self._trainer.weighting.target]
+
+    def judge(self, task: int, tuning: bool) -> Judged:
+        """A task's score on its dev data for tuning, or on those for selecting the model."""
+        trainer = self._trainer
+        name = self._names[task]
+        split = (trainer.tuning if tuning else trainer.dev)[name]
+        trainer.spent.forward += len(split)
+        size = trainer.config.evaluate.batch
+        scores = evaluate(trainer.model, trainer.tasks[name], split, size, trainer.device)
+        return Judged(scores.score, scores.loss)
