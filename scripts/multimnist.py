@@ -2,8 +2,8 @@
 
     python scripts/multimnist.py --data MNIST --out OUTCOMES
 
-MNIST holds MNIST's four IDX files, gzipped or not. Every finished run is a JSON file in OUTCOMES and is
-not run again; the table is printed from what is there.
+MNIST is the folder of the four IDX files, gzipped or not. Every finished run is a JSON file in
+OUTCOMES and is not run again; the table is printed from what is there.
 """
 
 import argparse

@@ -30,11 +30,12 @@ class LeNet(nn.Module):
         """Images `(batch, 28, 28)` to features `(batch, 50)`."""
         x = images.permute(1, 2, 0).unsqueeze(0)
         for layer in (self.conv1, self.conv2):
+            assert layer.bias is not None
             x = conv_pool_relu(x, layer.weight, layer.bias)
         return functional.relu(self.hidden(x.flatten(0, 2).T))
 
 
-def conv_pool_relu(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def conv_pool_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """relu(max_pool2d(conv2d(x, weight, bias), 2)), batch last.
 
     On a CPU the whole of it is one matrix product: the batch is the innermost axis, so that
@@ -49,42 +50,41 @@ def conv_pool_relu(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     Returns:
         Shape `(outputs, rows / 2 - 2, columns / 2 - 2, batch)`.
     """
-    pooled: Tensor = _ConvPool.apply(x, weight)  # type: ignore[no-untyped-call]
-    if bias is not None:
-        pooled = pooled + bias[:, None, None, None]
-    return functional.relu(pooled)
+    result: Tensor = _ConvPoolRelu.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+    return result
 
 
 _CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
 
 
-class _ConvPool(torch.autograd.Function):
-    """max_pool2d(conv2d(x, weight), 2); of equal maxima the first gets the gradient."""
+class _ConvPoolRelu(torch.autograd.Function):
+    """`conv_pool_relu`; of equal maxima the first gets the gradient, as in torch."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         patches = _patches(x)
         spread = _spread(weight)
         four = torch.mm(spread, patches.flatten(0, 2).flatten(1)).view(4, len(weight), -1)
         upper, lower = torch.maximum(four[0], four[1]), torch.maximum(four[2], four[3])
-        ctx.save_for_backward(
-            patches, spread, four[0] >= four[1], four[2] >= four[3], upper >= lower
-        )
+        left = four[0] >= four[1], four[2] >= four[3], upper >= lower
+        result = torch.maximum(upper, lower, out=upper).add_(bias[:, None]).relu_()
+        ctx.save_for_backward(patches, spread, result, *left)
         ctx.shapes = x.shape, weight.shape
-        return torch.maximum(upper, lower).view(len(weight), *patches.shape[3:])
+        return result.view(len(weight), *patches.shape[3:])
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor]:
-        patches, spread, *left = ctx.saved_tensors
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        patches, spread, result, *left = ctx.saved_tensors
         shape, weight_shape = ctx.shapes
-        four = _unpool(gradient.flatten(1), *left).flatten(0, 1)
+        gradient = gradient.flatten(1) * (result > 0)
+        four = _unpool(gradient, *left).flatten(0, 1)
         of_weight = torch.mm(four, patches.flatten(0, 2).flatten(1).T)
         of_x = None
         if ctx.needs_input_grad[0]:
             of_patches = torch.mm(spread.T, four).view(patches.shape)
             of_x = _unpatched(of_patches, shape)
-        return of_x, _gathered(of_weight, weight_shape)
+        return of_x, _gathered(of_weight, weight_shape), gradient.sum(1)
 
 
 def _patches(x: Tensor) -> Tensor:

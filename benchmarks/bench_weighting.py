@@ -1,0 +1,148 @@
+"""What tuning α costs beside a plain pass, what the deltas weigh, and how fast seeds train."""
+
+import multiprocessing
+import resource
+from collections.abc import Callable
+
+import torch
+from harness import Result, median_ratio
+from torch import Tensor, nn
+from torch.nn import functional
+
+from bursar.models.lenet import LeNet
+from bursar.weighting.deltas import Deltas
+
+WIDTH, DEV = 512, 256
+SEEDS, BATCH, STEPS = 8, 256, 4
+
+
+def network() -> nn.Sequential:
+    layers = [nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(WIDTH, 10))
+
+
+def passes(tasks: int) -> tuple[Callable[[], object], Callable[[], object]]:
+    """One α step over so many tasks, and a plain forward and backward, on the same dev batch."""
+    torch.manual_seed(0)
+    model, images = network(), torch.randn(DEV, WIDTH)
+    labels = torch.randint(10, (DEV,))
+    deltas = Deltas(model, tasks, target=0)
+    for task in range(tasks):
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(1e-3 * torch.randn_like(parameter))
+        deltas.collect(task)
+        deltas.restore()
+
+    def plain() -> None:
+        model.zero_grad(set_to_none=True)
+        functional.cross_entropy(model(images), labels).backward()
+
+    def step() -> None:
+        deltas.mix([1.0 / tasks] * tasks)
+        plain()
+        deltas.slope()
+
+    return step, plain
+
+
+def alpha_step() -> Result:
+    ratio = median_ratio(*passes(2), repeats=41)
+    return Result("α step over 2 tasks / plain pass", ratio, "x", "<= 1.3", ratio <= 1.3)
+
+
+def further_tasks() -> Result:
+    two, plain = passes(2)
+    sixteen, _ = passes(16)
+    growth = (median_ratio(sixteen, plain, 41) - median_ratio(two, plain, 41)) / 14
+    return Result("each task from 2 to 16 adds", 100 * growth, "%", "<= 5", growth <= 0.05)
+
+
+def peak_copies(tasks: int) -> float:
+    """Peak memory of an α step in copies of the parameters, measured in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1) as pool:
+        return pool.apply(_peak_copies, (tasks,))
+
+
+def _peak_copies(tasks: int) -> float:
+    torch.set_num_threads(1)
+    warm = nn.Linear(8, 8)
+    functional.mse_loss(warm(torch.randn(1, 8)), torch.zeros(1, 8)).backward()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    model = nn.Sequential(*[nn.Linear(2048, 2048) for _ in range(6)])
+    copy = sum(parameter.numel() * 4 for parameter in model.parameters())
+    inputs = torch.randn(2, 2048)
+    deltas = Deltas(model, tasks, target=0)
+    for task in range(tasks):
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(0.01)
+        deltas.collect(task)
+        deltas.restore()
+    for _ in range(3):
+        deltas.mix([1.0 / tasks] * tasks)
+        model.zero_grad(set_to_none=True)
+        model(inputs).square().mean().backward()
+        deltas.slope()
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / copy
+
+
+def memory() -> Result:
+    extra = max(peak_copies(tasks) - tasks for tasks in (2, 5))
+    return Result(
+        "peak memory of an α step, copies beside the deltas", extra, "", "<= 3", extra <= 3
+    )
+
+
+class TorchLeNet(LeNet):
+    """The same network from torch's own convolutions."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        x = images.unsqueeze(1)
+        for layer in (self.conv1, self.conv2):
+            x = functional.relu(functional.max_pool2d(layer(x), 2))
+        return functional.relu(self.hidden(x.flatten(1)))
+
+
+def train_seed(network: type[LeNet], seed: int, steps: int) -> float:
+    """A few steps of one seed; returns the last loss."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(network(), nn.Linear(LeNet.width, 10))
+    images, labels = torch.randn(BATCH, 28, 28), torch.randint(10, (BATCH,))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(model(images), labels)
+        loss.backward()
+        optimizer.step()
+    return float(loss.detach())
+
+
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+    train_seed(LeNet, 0, 1)
+
+
+def seeds_together() -> Result:
+    """8 seeds as the study runs them, a process a core, and one after another on all cores."""
+    cores = torch.get_num_threads()
+    work = [(LeNet, seed, STEPS) for seed in range(SEEDS)]
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(cores, _one_thread) as pool:
+        ratio = median_ratio(
+            lambda: [train_seed(TorchLeNet, seed, STEPS) for seed in range(SEEDS)],
+            lambda: pool.starmap(train_seed, work, chunksize=1),
+        )
+    name = f"{SEEDS} seeds of LeNet, one after another / together, {cores} threads"
+    return Result(name, ratio, "x", ">= 3", ratio >= 3)
+
+
+def own_convolutions() -> Result:
+    ratio = median_ratio(lambda: train_seed(TorchLeNet, 0, 4), lambda: train_seed(LeNet, 0, 4))
+    return Result(
+        "LeNet from torch's convolutions / ours, one seed", ratio, "x", ">= 1.5", ratio >= 1.5
+    )
+
+
+BENCHMARKS = [alpha_step, further_tasks, memory, seeds_together, own_convolutions]
