@@ -294,9 +294,10 @@ class _Session:
         """Score the run; whether this model is now the one to keep."""
         scores, score = trainer.evaluate()
         progress = self.progress
-        better = progress.best_score is None or score > progress.best_score
+        merit = trainer.merit(scores, score)
+        better = progress.best_score is None or merit > progress.best_score
         if better:
-            progress.best_score, progress.stale = score, 0
+            progress.best_score, progress.stale = merit, 0
         else:
             progress.stale += 1
         keep = better or self.config.evaluate.keep == "last"

@@ -169,6 +169,10 @@ class Trainer(ABC):
         )
         return scores, score
 
+    def merit(self, scores: Mapping[str, Scores], score: float) -> float:
+        """By what the best model is told: the run's score."""
+        return score
+
     def optimizer_tensors(self) -> dict[str, Tensor]:
         """The optimiser's state as named tensors."""
         return optimizer_tensors(self.optimizer)

@@ -13,7 +13,7 @@ from bursar.journal import Journal
 from bursar.models.multitask import MultiTaskModel
 from bursar.tasks.batches import Batch, in_order
 from bursar.tasks.parts import Split
-from bursar.training.evaluation import evaluate, tensors
+from bursar.training.evaluation import Scores, evaluate, tensors
 from bursar.training.optimizer import build_optimizer
 from bursar.training.prepare import Prepared
 from bursar.training.rounds import Judged, Rounds, Work, record
@@ -68,6 +68,10 @@ class WeightingTrainer(Trainer):
         self.journal.append(record(self.step, report, round(time.perf_counter() - began, 4)))
         for watcher in self.watchers:
             watcher.stepped(self.step, self.weighting.target, report.dev_loss, 0)
+
+    def merit(self, scores: Mapping[str, Scores], score: float) -> float:
+        """By what the best model is told: the target's score."""
+        return scores[self.weighting.target].score
 
     def optimizer_tensors(self) -> dict[str, Tensor]:
         """The optimisers that a weighting keeps from round to round."""
