@@ -88,7 +88,7 @@ def _given(exposure: Exposure | None) -> list[str]:
     if exposure is None:
         return [UNKNOWN] * 3
     examples = UNKNOWN if exposure.examples is None else f"{exposure.examples:,}"
-    epochs = UNKNOWN if exposure.epochs is None else f"{exposure.epochs:.1f}"
+    epochs = UNKNOWN if exposure.epochs is None else f"{exposure.epochs:.2f}"
     return [f"{exposure.share:.1%}", examples, epochs]
 
 

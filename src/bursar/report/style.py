@@ -115,5 +115,6 @@ def panels(heights: Sequence[float] = (1.0,), widths: Sequence[float] = (1.0,)) 
     )
     axis = {"automargin": True, "zeroline": False, "gridcolor": "rgba(128,128,128,0.25)"}
     figure.update_xaxes(showgrid=False, ticks="outside", tickcolor=NEUTRAL, **axis)
+    figure.update_xaxes(spikethickness=1, spikecolor=NEUTRAL)
     figure.update_yaxes(title_standoff=12, hoverformat=".3f", **axis)
     return figure

@@ -21,7 +21,7 @@ def score_bands(runs: Mapping[str, Sequence[History]]) -> Any:
         steps, scores = common_scores(histories)
         if len(steps):
             figure.add_traces(_band(name, look, steps, 100 * scores))
-    end = max(history.end for histories in runs.values() for history in histories)
+    end = max((run.end for histories in runs.values() for run in histories), default=0)
     figure.update_xaxes(title_text="step", range=[0, 1.02 * end])
     figure.update_yaxes(title_text="mean dev score, of 100", hoverformat=".1f")
     figure.update_layout(height=440)
@@ -33,7 +33,7 @@ def common_scores(histories: Sequence[History]) -> tuple[Floats, Floats]:
     tables = [
         {record.step: record.score for record in history.evaluations} for history in histories
     ]
-    steps = sorted(set.intersection(*(set(table) for table in tables)))
+    steps = sorted(set.intersection(*(set(table) for table in tables))) if tables else []
     shown = [steps[k] for k in thinned(len(steps))]
     scores = np.array([[table[step] for step in shown] for table in tables], dtype=np.float64)
     return np.array(shown, dtype=np.float64), scores

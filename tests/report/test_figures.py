@@ -1,0 +1,212 @@
+import numpy as np
+import pytest
+
+from bursar.journal import Evaluation, Inner, Opening, Round, Selection, Shares, Step
+from bursar.report import History, figures, read_history
+from bursar.report.curves import MOST
+from bursar.report.standing import Standing
+from bursar.report.style import looks
+
+
+@pytest.fixture
+def history(make_run, short):
+    return read_history(make_run(*short) / "journal.jsonl")
+
+
+def curves(figure, kind="scatter"):
+    """The traces with a name in the legend, as lists of points."""
+    return {
+        trace.name: list(zip(list(trace.x), list(trace.y), strict=True))
+        for trace in figure.data
+        if trace.type == kind and trace.showlegend is not False
+    }
+
+
+def test_training_loss_shows_raw_and_smoothed(history):
+    figure = figures.training_loss(history)
+    raw, smooth = (trace for trace in figure.data if trace.name == "easy")
+    assert list(raw.y) == [1.0, 3.0, 2.0]
+    assert list(smooth.x) == [1, 3, 4]
+    assert raw.line.color != smooth.line.color
+
+
+def test_smoothing_takes_a_twentieth_of_the_batches():
+    opening = Opening("long", ["a"], {}, 1, {}, {})
+    losses = np.random.default_rng(1).random(200)
+    steps = [Step(k + 1, "a", 1.0, loss=float(loss)) for k, loss in enumerate(losses)]
+    smooth = figures.training_loss(History(opening, steps=steps)).data[1]
+    assert smooth.y[100] == pytest.approx(losses[95:106].mean())
+
+
+def test_shares_are_those_asked_and_beside_them_those_drawn(history):
+    figure = figures.shares(history)
+    assert curves(figure)["easy"] == [(1, 0.5), (3, 0.8), (5, 0.8)]
+    bars = {trace.name: list(trace.y) for trace in figure.data if trace.type == "bar"}
+    assert bars["easy"] == pytest.approx([0.65, 0.75])
+    assert bars["hard"] == pytest.approx([0.35, 0.25])
+
+
+def test_areas_change_at_once_and_stand_on_each_other(history):
+    areas = [trace for trace in figures.shares(history).data if trace.type == "scatter"]
+    assert {(area.stackgroup, area.line.shape) for area in areas} == {("asked", "hv")}
+
+
+def test_dev_scores_are_in_hundredths_with_their_mean(history):
+    points = curves(figures.dev_scores(history))
+    assert points["easy"] == [(2, 60.0), (4, 70.0)]
+    assert points["hard"] == [(2, 40.0), (4, 20.0)]
+    assert points["mean"] == [(2, 50.0), (4, 45.0)]
+
+
+def test_the_kept_step_is_marked(history):
+    assert figures.dev_scores(history).layout.shapes[0].x0 == 2
+    assert figures.dev_scores(history, kept=4).layout.shapes[0].x0 == 4
+    assert figures.dev_scores(history, kept=4).layout.annotations[0].text == "kept: step 4"
+
+
+def test_convergence_marks_the_lowest_dev_loss_of_each_task(history):
+    figure = figures.convergence(history)
+    stars = {
+        trace.name: (trace.x[0], trace.y[0])
+        for trace in figure.data
+        if trace.type == "scatter" and trace.mode == "markers"
+    }
+    assert stars == {"easy": (2, 0.5), "hard": (4, 0.8)}
+    assert curves(figure)["easy"] == [(2, 0.5), (4, 0.6)]
+
+
+def test_convergence_has_a_strip_of_shares(history):
+    (strip,) = (trace for trace in figures.convergence(history).data if trace.type == "heatmap")
+    assert list(strip.y) == ["easy", "hard"]
+    assert (strip.x[0], strip.x[-1]) == (1, 5)
+    assert len(strip.x) == strip.z.shape[1] + 1
+    np.testing.assert_allclose(strip.z[:, 0], [0.5, 0.5])
+    np.testing.assert_allclose(strip.z[:, -1], [0.8, 0.2])
+    assert (strip.zmin, strip.zmax) == (0, pytest.approx(0.8))
+
+
+def test_convergence_has_a_strip_of_uncertainties_when_there_are_any(make_run, short):
+    inner = Inner(2, {"uncertainties": {"easy": 0.1, "hard": 0.3}})
+    history = read_history(make_run(*short, inner) / "journal.jsonl")
+    strips = [trace for trace in figures.convergence(history).data if trace.type == "heatmap"]
+    assert [strip.name for strip in strips] == ["share", "uncertainty"]
+    np.testing.assert_allclose(strips[1].z[:, 0], [0.1, 0.3])
+
+
+def test_weighting_shows_alpha_and_normalised_weights_by_round(make_run):
+    rounds = [
+        Round(40, {}, {"easy": 1.5, "hard": 0.5}, {"easy": 1.5, "hard": 0.5}, dev_loss=1.0),
+        Round(80, {}, {"easy": 1.5, "hard": 1.5}, {"easy": 2.0, "hard": 2.0}, dev_loss=1.0),
+    ]
+    figure = figures.weighting(read_history(make_run(*rounds) / "journal.jsonl"))
+    alphas = {trace.name: list(trace.y) for trace in figure.data if trace.yaxis == "y"}
+    weights = {trace.name: list(trace.y) for trace in figure.data if trace.yaxis == "y2"}
+    assert alphas == {"easy": [1.5, 1.5], "hard": [0.5, 1.5]}
+    assert weights == {"easy": [0.75, 0.5], "hard": [0.25, 0.5]}
+    assert all(list(trace.x) == [1, 2] for trace in figure.data)
+
+
+def test_weighting_without_alpha_shows_the_weights_alone(make_run):
+    rounds = [Round(40, {}, {}, {"easy": 3.0, "hard": 1.0}, dev_loss=1.0)]
+    figure = figures.weighting(read_history(make_run(*rounds) / "journal.jsonl"))
+    assert curves(figure) == {"easy": [(1, 0.75)], "hard": [(1, 0.25)]}
+
+
+def test_selection_shows_shares_chosen_and_offered(make_run):
+    records = [
+        Selection(1, {"easy": 8, "hard": 8}, {"easy": 2, "hard": 6}, used=0.5),
+        Selection(2, {"easy": 4, "hard": 12}, {"easy": 8}, used=0.5),
+    ]
+    figure = figures.selection(read_history(make_run(*records) / "journal.jsonl"))
+    assert curves(figure) == {"easy": [(1, 0.25), (2, 1.0)], "hard": [(1, 0.75), (2, 0.0)]}
+    offered = next(trace for trace in figure.data if trace.name == "easy, offered")
+    assert list(offered.y) == [0.5, 0.25]
+
+
+def test_many_selections_are_counted_together():
+    opening = Opening("long", ["a", "b"], {}, 1, {}, {})
+    records = [Selection(k, {}, {"a": k % 2, "b": 1}, used=1.0) for k in range(1, 1001)]
+    figure = figures.selection(History(opening, selections=records))
+    assert len(figure.data[0].x) == 100
+    assert figure.data[0].y == pytest.approx([1 / 3] * 100)
+
+
+@pytest.mark.parametrize("draw", [figures.shares, figures.weighting, figures.selection])
+def test_a_figure_without_its_records_is_refused(draw):
+    with pytest.raises(ValueError, match="found none"):
+        draw(History(Opening("empty", ["a"], {}, 1, {}, {})))
+
+
+def evaluated(*scores):
+    opening = Opening("run", ["a"], {}, 1, {}, {})
+    records = [Evaluation(step, "dev", score, {}, {}) for step, score in scores]
+    return History(opening, evaluations=records)
+
+
+def test_bands_reach_from_the_lowest_seed_to_the_highest():
+    runs = {"random": [evaluated((5, 0.2), (10, 0.4)), evaluated((5, 0.4), (10, 0.8))]}
+    low, high, mean = figures.score_bands(runs).data
+    assert list(mean.x) == [5, 10]
+    assert mean.y == pytest.approx([30, 60])
+    assert low.y == pytest.approx([20, 40])
+    assert high.y == pytest.approx([40, 80])
+    assert (mean.name, high.fill) == ("random", "tonexty")
+
+
+def test_bands_stand_where_all_seeds_were_scored():
+    runs = {"random": [evaluated((5, 0.2), (10, 0.4)), evaluated((5, 0.4))], "none": []}
+    assert [list(trace.x) for trace in figures.score_bands(runs).data] == [[5], [5], [5]]
+
+
+def standing(easy, hard):
+    score = (easy + hard) / 2
+    return Standing(1, score, {"easy": easy, "hard": hard}, {}, {}, 0, 0, finished=True)
+
+
+def test_final_scores_are_means_with_ranges_the_mean_over_tasks_last():
+    runs = {"random": [standing(0.2, 0.4), standing(0.4, 0.4)], "size": [standing(0.9, 0.1)]}
+    random, size = figures.final_scores(runs).data
+    assert list(random.x) == ["easy", "hard", "<b>mean</b>"]
+    assert random.y == pytest.approx([30, 40, 35])
+    assert random.error_y.array == pytest.approx([10, 0, 5])
+    assert random.error_y.arrayminus == pytest.approx([10, 0, 5])
+    assert size.y == pytest.approx([90, 10, 50])
+
+
+def test_a_task_has_the_same_colour_in_all_figures(make_run, short):
+    history = read_history(make_run(*short) / "journal.jsonl")
+    colour = looks(history.tasks)["hard"].colour
+    for draw in (figures.training_loss, figures.dev_scores, figures.convergence):
+        named = [t for t in draw(history).data if t.name == "hard" and t.showlegend is not False]
+        assert {trace.line.color for trace in named} == {colour}
+    assert {t.fillcolor for t in figures.shares(history).data if t.type == "scatter"} == {
+        look.colour for look in looks(history.tasks).values()
+    }
+
+
+def test_long_curves_are_thinned():
+    opening = Opening("long", ["a", "b"], {}, 1, {}, {})
+    steps = range(1, 5001)
+    history = History(
+        opening,
+        shares=[Shares(k, [k / 10000, 1 - k / 10000]) for k in steps],
+        steps=[Step(k, "ab"[k % 2], 0.5, loss=float(k)) for k in steps],
+        evaluations=[
+            Evaluation(k, "dev", 0.5, {"a": 0.5, "b": 0.5}, {"a": 1.0, "b": 1.0}) for k in steps
+        ],
+    )
+    for draw in (figures.training_loss, figures.shares, figures.dev_scores, figures.convergence):
+        for trace in draw(history).data:
+            assert len(trace.x) <= MOST
+    # Means over bins leave the mean of all as it was.
+    area = figures.shares(history).data[0]
+    assert np.mean(area.y[:-1]) == pytest.approx(0.25, abs=1e-3)
+
+
+def test_names_are_no_markup(make_run):
+    name = "<b>bold</b>"
+    records = [Shares(1, [1.0]), Step(1, name, 1.0, loss=1.0)]
+    records += [Evaluation(1, "dev", 0.5, {name: 0.5}, {name: 0.5})]
+    history = read_history(make_run(*records, tasks=[name]) / "journal.jsonl")
+    for draw in (figures.training_loss, figures.shares, figures.dev_scores, figures.convergence):
+        assert "<b>" not in str([trace.name for trace in draw(history).data])

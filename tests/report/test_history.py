@@ -1,0 +1,137 @@
+import json
+
+import numpy as np
+import pytest
+
+from bursar.errors import UserError
+from bursar.journal import Evaluation, Inner, Journal, Round, Selection, Step
+from bursar.report import read_history
+from bursar.report.exposure import exposures
+from bursar.report.standing import standing
+from bursar.report.timeline import asked, influence, training_losses, uncertainties
+
+SCORES = {
+    "step": 2,
+    "score": 0.5,
+    "tasks": {
+        "easy": {"score": 0.6, "metrics": {"accuracy": 0.6}, "loss": 0.5, "examples": 50},
+        "hard": {
+            "score": 0.4,
+            "metrics": {"f1": 0.4},
+            "loss": 0.9,
+            "examples": 50,
+            "baseline": 0.3,
+        },
+    },
+    "forward": 120,
+    "backward": 38,
+}
+
+
+def history_of(folder):
+    return read_history(folder / "journal.jsonl")
+
+
+def test_records_are_sorted_by_kind(make_run, short):
+    history = history_of(make_run(*short))
+    assert [len(kind) for kind in (history.shares, history.steps, history.evaluations)] == [2, 4, 2]
+    assert history.tasks == ["easy", "hard"]
+    assert history.end == 4
+    assert history.seconds == 4.0
+
+
+def test_evaluations_on_other_splits_are_left_out(make_run, short):
+    test = Evaluation(4, "test", 0.9, {"easy": 0.9, "hard": 0.9}, {"easy": 0.1, "hard": 0.1})
+    assert len(history_of(make_run(*short, test)).evaluations) == 2
+
+
+def test_a_file_that_opens_with_no_run_is_refused(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    with Journal(path, 1) as journal:
+        journal.append(Step(1, "easy", 1.0))
+    with pytest.raises(UserError, match="opens with its run"):
+        read_history(path)
+
+
+def test_a_finished_run_stands_as_its_scores_say(make_run, short):
+    folder = make_run(*short, scores=json.dumps(SCORES))
+    stands = standing(folder, history_of(folder))
+    assert stands.finished
+    assert (stands.step, stands.score, stands.forward, stands.backward) == (2, 0.5, 120, 38)
+    assert stands.scores == {"easy": 0.6, "hard": 0.4}
+    assert stands.metrics["hard"] == {"f1": 0.4}
+    assert stands.baselines == {"hard": 0.3}
+
+
+def test_an_unfinished_run_stands_at_its_best_and_has_spent_what_it_has_spent(make_run, short):
+    folder = make_run(*short)
+    stands = standing(folder, history_of(folder))
+    assert not stands.finished
+    assert (stands.step, stands.score, stands.forward) == (2, 0.5, 100)
+
+
+def test_a_run_that_was_never_scored_has_no_standing(make_run, short):
+    folder = make_run(*short[:3])
+    assert standing(folder, history_of(folder)) is None
+
+
+def test_exposure_counts_draws_examples_and_epochs(make_run, short):
+    given = exposures(history_of(make_run(*short)))
+    assert (given["easy"].share, given["easy"].examples, given["easy"].epochs) == (0.75, 30, 0.3)
+    assert (given["hard"].share, given["hard"].examples, given["hard"].epochs) == (0.25, 8, 0.04)
+
+
+def test_exposure_under_a_selector_counts_the_chosen_examples(make_run):
+    records = [
+        Selection(k, {"easy": 8, "hard": 8}, {"easy": 2, "hard": 6}, used=0.5) for k in (1, 2)
+    ]
+    given = exposures(history_of(make_run(*records)))
+    assert (given["hard"].share, given["hard"].examples, given["hard"].epochs) == (0.75, 12, 0.06)
+
+
+def test_examples_that_nobody_wrote_down_are_unknown(make_run):
+    given = exposures(history_of(make_run(Step(1, "easy", 0.5))))
+    assert given["easy"].examples is None
+    assert given["easy"].epochs is None
+
+
+def test_shares_asked_hold_until_they_change(make_run, short):
+    timeline = asked(history_of(make_run(*short)))
+    steps, values = timeline.corners()
+    assert steps.tolist() == [1, 3, 5]
+    assert values.tolist() == [[0.5, 0.5], [0.8, 0.2], [0.8, 0.2]]
+    np.testing.assert_allclose(timeline.mean(), [0.65, 0.35])
+
+
+def test_a_long_timeline_is_thinned_to_means(make_run, short):
+    timeline = asked(history_of(make_run(*short)))
+    steps, values = timeline.corners(most=2)
+    assert steps.tolist() == [1, 5]
+    np.testing.assert_allclose(values, [[0.65, 0.35]] * 2)
+
+
+def test_weights_and_choices_are_an_influence_that_sums_to_one(make_run):
+    rounds = [Round(5, {}, {}, {"easy": 3.0, "hard": 1.0}, dev_loss=1.0)]
+    assert influence(history_of(make_run(*rounds))).values.tolist() == [[0.75, 0.25]]
+    chosen = [Selection(5, {}, {"hard": 4}, used=1.0)]
+    assert influence(history_of(make_run(*chosen, name="other"))).values.tolist() == [[0.0, 1.0]]
+
+
+def test_uncertainties_are_those_that_the_policy_wrote_down(make_run, short):
+    inner = [
+        Inner(2, {"uncertainties": {}}),
+        Inner(3, {"uncertainties": {"easy": 0.1, "hard": 0.3}}),
+    ]
+    timeline = uncertainties(history_of(make_run(*short, *inner)))
+    assert timeline.steps.tolist() == [3]
+    assert timeline.values.tolist() == [[0.1, 0.3]]
+    assert uncertainties(history_of(make_run(*short, name="other"))) is None
+
+
+def test_training_losses_come_from_steps_selections_and_rounds(make_run, short):
+    selected = Selection(5, {}, {}, used=1.0, losses={"hard": 2.0})
+    weighed = Round(6, {}, {}, {}, dev_loss=1.0, losses={"easy": 0.5})
+    losses = training_losses(history_of(make_run(*short, selected, weighed)))
+    assert losses["easy"].steps.tolist() == [1, 3, 4, 6]
+    assert losses["easy"].values.tolist() == [1.0, 3.0, 2.0, 0.5]
+    assert losses["hard"].values.tolist() == [4.0, 2.0]

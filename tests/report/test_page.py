@@ -1,0 +1,263 @@
+import json
+import re
+import sys
+from html.parser import HTMLParser
+
+import pytest
+
+from bursar.errors import UserError
+from bursar.journal import Evaluation, Round, Selection, Shares, Step
+from bursar.report import document, write_comparison_report, write_run_report
+
+HOSTILE = '</script><script>alert("1")</script><img src=x onerror=alert(1)>'
+
+
+def scores(easy=0.6, hard=0.4, **more):
+    tasks = {
+        name: {"score": score, "metrics": {"accuracy": score}, "loss": 1.0, "examples": 9, **more}
+        for name, score in {"easy": easy, "hard": hard}.items()
+    }
+    score = (easy + hard) / 2
+    return json.dumps({"step": 2, "score": score, "tasks": tasks, "forward": 1234, "backward": 987})
+
+
+class Page(HTMLParser):
+    """The tags of a page with their attributes, its texts, and the rows of its tables."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.tags, self.texts, self.rows = [], [], []
+        self.source = path.read_text(encoding="utf-8")
+        self.feed(self.source)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag == "tr":
+            self.rows.append([])
+
+    def handle_data(self, data):
+        tag = self.tags[-1][0] if self.tags else ""
+        if tag in ("td", "th") and data.strip():
+            self.rows[-1].append(data)
+        if tag not in ("script", "style"):
+            self.texts.append(data)
+
+    def has(self, tag):
+        return [attrs for name, attrs in self.tags if name == tag]
+
+    @property
+    def text(self):
+        return " ".join(self.texts)
+
+
+@pytest.fixture(autouse=True)
+def small_plotly(monkeypatch):
+    """Five megabytes of script are slow to parse; only the test of the size needs them."""
+    monkeypatch.setattr("plotly.offline.get_plotlyjs", lambda: "/* plotly.js */")
+
+
+def test_a_run_report_starts_with_the_final_table(make_run, short):
+    folder = make_run(*short, scores=scores(), config="seed: 1\n")
+    path = write_run_report(folder)
+    page = Page(path)
+    assert path == folder / "report.html"
+    assert page.rows == [
+        ["task", "metric", "score", "share of draws", "examples seen", "epochs"],
+        ["easy", "accuracy", "60.0", "75.0%", "30", "0.30"],
+        ["hard", "accuracy", "40.0", "25.0%", "8", "0.04"],
+    ]
+    assert page.source.index("<table>") < page.source.index("<figure>")
+    for fact in ("50.0", "fixed(draws=iid)", "4 steps of 10", "1,234", "987", "4.0 s"):
+        assert fact in page.texts
+    assert "not finished" not in page.text
+    assert "seed: 1" in page.source[page.source.index("<details>") :]
+    assert page.has("details") == [{}]
+
+
+def test_baselines_are_shown_where_they_are_known(make_run, short):
+    page = Page(write_run_report(make_run(*short, scores=scores(baseline=0.3))))
+    assert page.rows[0][3] == "without looking"
+    assert page.rows[1][3] == "30.0"
+
+
+def test_an_unfinished_run_says_so_and_shows_its_best_so_far(make_run, short):
+    page = Page(write_run_report(make_run(*short[:6])))
+    assert "This run is not finished: 3 of 4 steps are done" in page.text
+    assert page.rows[1][2] == "60.0"
+
+
+def test_a_run_before_its_first_score_has_a_report(make_run, short):
+    page = Page(write_run_report(make_run(*short[:2])))
+    assert "it has not been scored yet" in page.text
+    assert page.rows[1][:3] == ["easy", "–", "–"]
+
+
+def test_a_run_before_its_first_step_has_a_report(make_run):
+    page = Page(write_run_report(make_run()))
+    assert "0 of 4 steps are done" in page.text
+    assert not page.has("figure")
+
+
+def test_several_metrics_are_all_given(make_run, short):
+    folder = make_run(*short[:2], short[-1])
+    assert Page(write_run_report(folder)).rows[2][1] == "f1 10.0, accuracy 30.0"
+
+
+def headings(page):
+    return re.findall(r"<h2>(.*?)</h2>", page.source)
+
+
+def test_there_is_a_figure_for_every_kind_of_record(make_run, short):
+    page = Page(write_run_report(make_run(*short)))
+    assert headings(page) == ["Dev scores", "Shares of the draws", "Convergence", "Training loss"]
+    weighed = Round(1, {}, {"easy": 1.0, "hard": 1.0}, {"easy": 1.0, "hard": 1.0}, dev_loss=1.0)
+    assert headings(Page(write_run_report(make_run(weighed, name="weighed")))) == ["Weights"]
+    chosen = Selection(1, {"easy": 1}, {"easy": 1}, used=0.663)
+    page = Page(write_run_report(make_run(chosen, name="chosen")))
+    assert headings(page) == ["Examples chosen"]
+    assert "66.3%" in page.texts
+
+
+def test_nothing_of_a_users_text_is_markup(make_run):
+    records = [Shares(1, [1.0]), Step(1, HOSTILE, 1.0, loss=1.0, examples=1)]
+    records += [
+        Evaluation(1, "dev", 0.5, {HOSTILE: 0.5}, {HOSTILE: 0.5}, {HOSTILE: {HOSTILE: 0.5}})
+    ]
+    folder = make_run(*records, tasks=[HOSTILE], config=f"name: {HOSTILE}\n")
+    page = Page(write_run_report(folder))
+    assert not page.has("img")
+    assert "alert" not in {attribute for _, attrs in page.tags for attribute in attrs}
+    assert page.rows[1][0] == HOSTILE
+    scripts = re.findall(r"<script.*?>(.*?)</script>", page.source, re.DOTALL)
+    assert not any(script.lstrip().startswith("alert") for script in scripts)
+    compared = Page(write_comparison_report({HOSTILE: [folder]}, folder / "out", HOSTILE))
+    assert not compared.has("img")
+    assert compared.rows[1][0] == HOSTILE
+
+
+def loads(page):
+    """Whatever a browser would fetch."""
+    return [
+        attrs[key]
+        for tag, attrs in page.tags
+        if tag != "a"
+        for key in ("src", "href")
+        if key in attrs
+    ] + re.findall(r"@import|url\(", page.source)
+
+
+def test_pages_load_nothing_and_forbid_it(make_run, short):
+    folder = make_run(*short, scores=scores())
+    for path in (
+        write_run_report(folder),
+        write_comparison_report({"fixed": [folder]}, folder / "out", "One policy"),
+    ):
+        page = Page(path)
+        assert loads(page) == []
+        policy = next(a["content"] for a in page.has("meta") if "http-equiv" in a)
+        assert policy.startswith("default-src 'none'")
+        assert "http" not in policy
+
+
+def test_figures_offer_no_button_that_sends_data_away(make_run, short):
+    source = Page(write_run_report(make_run(*short))).source
+    buttons = re.findall(r'"modeBarButtons": (\[\[.*?\]\])', source)
+    assert set(map(str, buttons)) == {'[["toImage", "zoom2d", "pan2d", "resetScale2d"]]'}
+
+
+def test_the_same_run_gives_the_same_page(make_run, short):
+    folder = make_run(*short, scores=scores())
+    first = write_run_report(folder).read_bytes()
+    assert write_run_report(folder).read_bytes() == first
+
+
+def test_a_report_that_fails_leaves_the_old_one(make_run, short, monkeypatch):
+    folder = make_run(*short)
+    old = write_run_report(folder).read_bytes()
+
+    def torn(*_):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("bursar.training.files.os.fsync", torn)
+    with pytest.raises(OSError, match="no space"):
+        write_run_report(folder)
+    assert (folder / "report.html").read_bytes() == old
+
+
+def test_a_long_journal_gives_a_page_of_a_few_megabytes(make_run, monkeypatch):
+    monkeypatch.undo()
+    steps = range(1, 20_001)
+    records = [
+        record
+        for k in steps
+        for record in (
+            Shares(k, [k / 40_000, 1 - k / 40_000]),
+            Step(k, ("easy", "hard")[k % 2], 0.5, loss=1 / k, examples=8),
+        )
+    ]
+    page = write_run_report(make_run(*records))
+    assert page.stat().st_size < 6_000_000
+    assert page.read_text().count("plotly.js v") == 1
+
+
+def test_a_comparison_starts_with_the_policies_and_marks_the_best(make_run, short):
+    runs = {
+        "random": [
+            make_run(*short, name="r1", scores=scores(0.5, 0.3)),
+            make_run(*short, name="r2", seed=2, scores=scores(0.7, 0.3)),
+        ],
+        "size": [make_run(*short, name="s1", scores=scores(0.9, 0.1), config="seed: 7\n")],
+    }
+    page = Page(write_comparison_report(runs, runs["size"][0].parent / "out" / "new", "Two"))
+    head, random, size, *_ = page.rows
+    assert head[:6] == ["policy", "easy", "hard", "mean", "lowest to highest seed", "seeds"]
+    assert random == ["random", "60.0", "30.0", "45.0", "40.0 to 50.0", "2", "1,234", "987"]
+    assert size[1:4] == ["90.0", "10.0", "50.0"]
+    bold = re.findall(r'<td class="best">(.*?)</td>', page.source)
+    assert bold == ["30.0", "90.0", "50.0"]
+    assert headings(page) == ["Dev score over the budget", "Final scores"]
+    assert [row[:3] for row in page.rows[4:]] == [
+        ["random", "1", "40.0"],
+        ["random", "2", "50.0"],
+        ["size", "1", "50.0"],
+    ]
+
+
+def test_a_comparison_says_when_runs_are_not_finished(make_run, short):
+    runs = {"a": [make_run(*short, name="a", scores=scores())], "b": [make_run(name="b")]}
+    page = Page(write_comparison_report(runs, runs["a"][0], "Half"))
+    assert "1 of 2 runs are finished" in page.text
+    assert [row[0] for row in page.rows[1:2]] == ["a"]
+
+
+def test_a_comparison_needs_runs_of_the_same_tasks(make_run, short):
+    runs = {"a": [make_run(*short, name="a")], "b": [make_run(name="b", tasks=["other"])]}
+    with pytest.raises(UserError, match=r"b: expected the tasks .*found \['other'\]"):
+        write_comparison_report(runs, runs["a"][0], "Apples and pears")
+    with pytest.raises(UserError, match="expected run folders"):
+        write_comparison_report({"a": []}, runs["a"][0], "Nothing")
+
+
+def test_without_plotly_a_report_is_one_sentence(make_run, short, monkeypatch):
+    folder = make_run(*short)
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    with pytest.raises(UserError, match="expected plotly"):
+        write_run_report(folder)
+    assert not (folder / "report.html").exists()
+
+
+def test_a_folder_without_a_journal_is_one_sentence(tmp_path):
+    with pytest.raises(UserError, match="expected a journal, found no such file"):
+        write_run_report(tmp_path)
+
+
+def test_the_room_loads_neither_torch_nor_plotly():
+    import subprocess
+
+    code = "import sys, bursar.report; print({'torch', 'plotly'} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set()"
+
+
+def test_tables_escape_their_head():
+    assert "&lt;i&gt;" in document.table(["<i>"], [])
