@@ -297,9 +297,20 @@ def answered(tuning, worker):
         ({"target": "other"}, "target: expected one of target, friend, foe, found 'other'"),
         ({"weights_on": "gradient"}, "weights_on: expected 'loss' or 'delta', found 'gradient'"),
         ({"floor": 0.0}, "floor: expected a number above 0, found 0.0"),
+        (
+            {"tuner": "newton"},
+            "tuner: expected one of closed_form, descent, sweeps, found 'newton'",
+        ),
         ({"share": 0.0}, "share: expected a number above 0, at most 1, found 0.0"),
     ],
 )
 def test_mistakes_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         AlphaVIL(TASKS, **{"target": "target", **arguments})
+
+
+def test_a_run_files_words_name_the_tuner():
+    assert AlphaVIL(TASKS, "target").tuner == ClosedForm()
+    assert AlphaVIL(TASKS, "target", tuner="sweeps").tuner == Sweeps()
+    words = {"name": "descent", "lr": 0.001}
+    assert AlphaVIL(TASKS, "target", tuner=words).tuner == Descent(lr=0.001)

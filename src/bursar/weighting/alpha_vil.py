@@ -19,7 +19,7 @@ from bursar.weighting.base import (
     Weighting,
     normalised,
 )
-from bursar.weighting.tuners import ClosedForm, Descent, Lever, Tuner
+from bursar.weighting.tuners import ClosedForm, Descent, Lever, Tuner, tuner_of
 
 
 class AlphaVIL(Weighting):
@@ -33,7 +33,8 @@ class AlphaVIL(Weighting):
     Args:
         tasks: the names of the tasks.
         target: the task that the others are there to help.
-        tuner: how α is found; `Descent` is the paper's.
+        tuner: how α is found: `ClosedForm()`, the paper's `Descent()`, or `Sweeps()`; or in the
+            words of a run file, `{"name": "descent", "steps": 5}`.
         weights_on: where the weights act. `"loss"`, the paper's: the loss of task i is scaled by
             wᵢ / Σw and cᵢ = αᵢ. Optimisers such as Adam cancel that scale, and a task at the floor
             makes no delta and never comes back. `"delta"`: the loss is not scaled and
@@ -61,7 +62,7 @@ class AlphaVIL(Weighting):
         tasks: Sequence[str],
         target: str,
         *,
-        tuner: Tuner | None = None,
+        tuner: Tuner | str | Mapping[str, Any] = ClosedForm(),  # noqa: B008 (frozen)
         weights_on: Literal["loss", "delta"] = "delta",
         start: float = 1.0,
         floor: float = 1e-6,
@@ -77,7 +78,7 @@ class AlphaVIL(Weighting):
             raise ValueError(f"floor: expected a number above 0, found {floor}")
         if not 0 < share <= 1:
             raise ValueError(f"share: expected a number above 0, at most 1, found {share}")
-        self.tuner = tuner or ClosedForm()
+        self.tuner = tuner_of(tuner)
         self.weights_on, self.start, self.floor = weights_on, start, floor
         self.share, self.fresh, self.joint = share, fresh, joint
         self._weights = np.ones(len(self.tasks))

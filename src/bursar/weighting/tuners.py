@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -152,6 +152,26 @@ class ClosedForm(Tuner):
             if found <= loss + 1e-4 * length * descent:
                 return float(length)
         return 0.0
+
+
+def tuner_of(spec: Tuner | str | Mapping[str, Any]) -> Tuner:
+    """The tuner that a run file means: a name, or a name with arguments.
+
+    >>> tuner_of({"name": "descent", "steps": 5})
+    Descent(steps=5, lr=0.005, momentum=0.5, batch=None)
+    """
+    if isinstance(spec, Tuner):
+        return spec
+    tuners: dict[str, Callable[..., Tuner]] = {
+        "closed_form": ClosedForm,
+        "descent": Descent,
+        "sweeps": Sweeps,
+    }
+    options = {"name": spec} if isinstance(spec, str) else dict(spec)
+    name = options.pop("name", None)
+    if name not in tuners:
+        raise ValueError(f"tuner: expected one of {', '.join(tuners)}, found {name!r}")
+    return tuners[name](**options)
 
 
 def newton_step(hessian: Floats, gradient: Floats, reach: float, flat: float) -> Floats:
