@@ -8,7 +8,7 @@ one removed, with half a line in the journal, with the final model written and n
 Weights, journal (apart from times), optimiser and scores have to be the same bit for bit.
 
 The run left alone has an interpreter of its own, so that nothing depends on the seed of hashes.
-The others are forks of this process, which saves importing torch a hundred times.
+The others are forks of this process, which saves loading torch a hundred times.
 """
 
 import argparse
@@ -27,6 +27,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import sklearn.datasets  # noqa: F401 (here, so that no fork has to load it)
 import torch
 
 from bursar.config import RunConfig
