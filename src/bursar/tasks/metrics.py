@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bursar.errors import UserError
+
 Compute = Callable[[Sequence[Any], Sequence[Any], Sequence[Any] | None], float]
 
 
@@ -166,8 +168,6 @@ def entity_f1(
     try:
         from seqeval.metrics import f1_score
     except ImportError:
-        from bursar.errors import UserError
-
         raise UserError("entity F1 needs seqeval; pip install 'bursar[tagging]'.") from None
     return float(f1_score(_lists(expected), _lists(predicted), zero_division=0))
 

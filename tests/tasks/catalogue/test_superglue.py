@@ -82,6 +82,7 @@ def wsc(text: str, index: int, quoted: str) -> dict[str, Any]:
         ("Mark  lied. He knew that he lied.", 5, "he", (25, 27)),
         ("Mark saw the big\ncat, he said", 2, "the big cat", (9, 20)),
         ("Mark wants to use it", 3, "it", (18, 20)),
+        ("Mark's cat, it slept", 1, "a cat", (7, 14)),
     ],
 )
 def test_wsc_counts_words(
@@ -94,8 +95,8 @@ def test_wsc_counts_words(
 
 
 def test_a_wsc_word_that_is_not_there_names_file_and_row(tmp_path: Path) -> None:
-    line = wsc("Mark lied.", 1, "they")
-    with pytest.raises(UserError, match=r"train\.jsonl\.gz, row 1: span2 'they' is not at word 1"):
+    line = wsc("Mark lied.", 2, "they")
+    with pytest.raises(UserError, match=r"train\.jsonl\.gz, row 1: span2 'they' is not at word 2"):
         rows(tmp_path, "WSC", line, without(line))
 
 

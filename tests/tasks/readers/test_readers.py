@@ -237,11 +237,12 @@ def test_mrqa_spans_include_their_last_character(tmp_path: Path) -> None:
     ]
 
 
-def test_a_span_that_is_none_names_file_and_row(tmp_path: Path) -> None:
+@pytest.mark.parametrize("span", [[7], [7, 6], [-1, 2], [4, 11], "x", None])
+def test_a_span_that_is_none_names_file_and_row(tmp_path: Path, span: object) -> None:
     broken = json.loads(json.dumps(MRQA))
-    broken[1]["qas"][0]["detected_answers"][0]["char_spans"] = [[7]]
+    broken[1]["qas"][0]["detected_answers"][0]["char_spans"] = [span]
     lines = "\n".join(json.dumps(line) for line in broken)
-    assert "file, row 2: char_spans holds [7]" in complaint(Mrqa(), written(tmp_path, lines))
+    assert f"row 2: char_spans holds {span!r}" in complaint(Mrqa(), written(tmp_path, lines))
 
 
 def test_parquet_is_read_in_batches(tmp_path: Path) -> None:

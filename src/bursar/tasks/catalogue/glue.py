@@ -34,7 +34,7 @@ def _entry(
         files or THREE_SPLITS,
         reader,
         shape,
-        folders=(f"glue/{folder}", folder),
+        folders=(f"glue/{folder}", f"glue_data/{folder}", folder),
         special={"test": (WITH_HEADER, test)} if test else {},
     )
     return FilesEntry(f"glue/{name}", kind, metrics, (layout,))

@@ -55,7 +55,7 @@ class Wsc:
     """WSC: does a pronoun stand for a noun? Both are marked in the text.
 
     The file counts words, set apart by white space. Where the word at that place is not the one
-    that the file quotes (it happens), the quoted one nearest to it is marked.
+    that the file quotes (it happens), the quoted one nearest to it is marked, if there is any.
     """
 
     labelled: bool = True
@@ -207,13 +207,15 @@ def _words(target: Record, text: str, span: str) -> Mark:
     quoted = target.text(f"{span}_text").split()
     words = list(re.finditer(r"\S+", text))
     place = _place(target, f"{span}_index")
-    pattern = re.compile(r"\s+".join(map(re.escape, quoted)), re.IGNORECASE)
-    found = list(pattern.finditer(text))
-    if not quoted or not found or place >= len(words):
+    there = words[place : place + len(quoted)]
+    if not there:
         raise target.error(f"{span} {brief(' '.join(quoted))} is not at word {place} of the text")
-    start = words[place].start()
-    nearest = min(found, key=lambda match: abs(match.start() - start))
-    return Mark(nearest.start(), nearest.end())
+    start = there[0].start()
+    pattern = re.compile(r"\s+".join(map(re.escape, quoted)), re.IGNORECASE)
+    nearest = min(
+        pattern.finditer(text), key=lambda match: abs(match.start() - start), default=None
+    )
+    return Mark(*nearest.span()) if nearest else Mark(start, there[-1].end())
 
 
 def _place(record: Record, column: str) -> int:

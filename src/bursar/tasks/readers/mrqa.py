@@ -40,12 +40,14 @@ def _question(question: Record, context: str) -> Record:
 def _answers(question: Record, context: str) -> Iterator[tuple[str, int]]:
     for answer in question.inners("detected_answers"):
         for span in answer.list("char_spans"):
-            start, last = _bounds(answer, span)
+            start, last = _bounds(answer, span, len(context))
             yield context[start : last + 1], start
 
 
-def _bounds(answer: Record, span: object) -> tuple[int, int]:
+def _bounds(answer: Record, span: object, length: int) -> tuple[int, int]:
     match span:
-        case [int(start), int(last)] if 0 <= start <= last:
+        case [int(start), int(last)] if 0 <= start <= last < length:
             return start, last
-    raise answer.error(f"char_spans holds {brief(span)}, expected a first and a last character")
+    raise answer.error(
+        f"char_spans holds {brief(span)}, expected a first and a last character of {length}"
+    )
