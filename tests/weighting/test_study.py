@@ -1,0 +1,80 @@
+"""The MultiMNIST study, on pictures small enough to learn in a moment."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from bursar.rng import stream
+from bursar.studies.weighting import (
+    METHODS,
+    Data,
+    Outcome,
+    Pairs,
+    Setting,
+    read_pairs,
+    table,
+    trained,
+)
+
+
+def bars(count, name):
+    """Bright bars: the left label says in which row, the right label in which column."""
+    labels = torch.from_numpy(stream(1, "bars", name).integers(10, size=(count, 2)))
+    images = torch.zeros(count, 28, 28)
+    for image, (row, column) in zip(images, labels.tolist(), strict=True):
+        image[2 * row + 4 : 2 * row + 6] = 1
+        image[:, 2 * column + 4 : 2 * column + 6] = 1
+    return Pairs(images, labels)
+
+
+DATA = Data(bars(96, "train"), bars(32, "dev"), bars(32, "test"))
+SETTING = Setting(epochs=2, batch=32)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_runs_and_repeats_itself(method):
+    first, second = (trained(method, ["left"], 1, DATA, SETTING)[0] for _ in range(2))
+    assert (first.dev, first.test, first.weights) == (second.dev, second.test, second.weights)
+    assert all(sum(row) == pytest.approx(1) for row in first.weights)
+    assert 1 <= first.epoch <= 2
+
+
+def test_seeds_differ():
+    scores = {trained("multi", ["left"], seed, DATA, SETTING)[0].dev for seed in (1, 2, 3)}
+    assert len(scores) > 1
+
+
+def test_joint_training_keeps_the_best_snapshot_for_each_target():
+    seen = []
+    both = trained(
+        "multi", ["left", "right"], 1, DATA, Setting(4, 32), lambda _, scores: seen.append(scores)
+    )
+    for outcome in both:
+        assert outcome.dev == max(scores[outcome.target] for scores in seen)
+
+
+def test_an_outcome_goes_through_its_file(tmp_path: Path):
+    outcome = trained("alpha_vil", ["right"], 1, DATA, SETTING)[0]
+    outcome.save(tmp_path / "one.json")
+    assert Outcome.load(tmp_path / "one.json") == outcome
+
+
+def test_the_table_pairs_seeds():
+    def outcome(method, seed, test):
+        return Outcome(method, "left", seed, test, test, 1, [], [], 0.0)
+
+    text = table(
+        [outcome("multi", seed, 0.90 + seed / 100) for seed in (1, 2, 3)]
+        + [outcome("diw", seed, 0.92 + seed / 100 + seed / 1000) for seed in (1, 2, 3)]
+    )
+    row = next(line for line in text.splitlines() if "| test | diw" in line)
+    # By hand: gaps of 2.1, 2.2 and 2.3 points, so t = 2.2 / (0.1 / √3) = 38.1 and p = 0.0007.
+    assert row == "| left | test | diw | 3 | 93.10 | 95.30 | 94.20 | 1.10 | +2.20 | 0.0007 |"
+
+
+def test_both_digits_of_real_pairs_are_read_from_the_same_picture(data: Path):
+    pairs = read_pairs(data / "mnist", "dev", 20)
+    assert pairs.images.shape == (20, 28, 28)
+    assert pairs.labels.shape == (20, 2)
+    assert float(pairs.images.min()) == pytest.approx(-0.1307 / 0.3081, rel=1e-4)
