@@ -23,7 +23,6 @@ class ModelSpec(BaseModel):
         head_width: hidden units of the two-layer head.
         dropout: dropout in front of a head.
         max_length: longest sequence, in tokens.
-        stride: how many tokens neighbouring windows of a long context share (span tasks).
         width: hidden size of `small`.
         attention_heads: attention heads of `small`.
         vocabulary: size of the vocabulary learned for `small`.
@@ -39,7 +38,6 @@ class ModelSpec(BaseModel):
     head_width: int = Field(default=256, ge=1)
     dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
     max_length: int = Field(default=128, ge=8)
-    stride: int = Field(default=64, ge=0)
     width: int = Field(default=128, ge=8)
     attention_heads: int = Field(default=4, ge=1)
     vocabulary: int = Field(default=8000, ge=64)
