@@ -18,7 +18,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from bursar.config import RunConfig, build_policy
+from bursar.config import RunConfig, build_decider
 from bursar.journal import Journal, Opening
 from bursar.models import store
 from bursar.models.encoders import packaged_minilm, quiet
@@ -26,8 +26,7 @@ from bursar.tasks import catalogue
 from bursar.tasks.rows import TextRow
 from bursar.training.evaluation import tensors
 from bursar.training.policy import PolicyTrainer
-from bursar.training.prepare import Prepared, prepare, resolve, tokenizer_of
-from bursar.training.run import facts_of
+from bursar.training.prepare import Prepared, facts_of, prepare, resolve, tokenizer_of
 
 TASKS = ["glue/mrpc", "glue/rte", "glue/cola", "glue/sst2"]
 STEPS = 20
@@ -42,7 +41,7 @@ def _trainer(config: RunConfig) -> PolicyTrainer:
     facts = facts_of(config, prepared)
     path = Path(tempfile.mkdtemp()) / "journal.jsonl"
     journal = Journal.create(path, Opening("bench", facts.tasks, {}, 1, {}, {}))
-    return PolicyTrainer(config, prepared, model, build_policy(config.policy, facts), journal)
+    return PolicyTrainer(config, prepared, model, build_decider(config, facts), journal)
 
 
 def _config(layers: int) -> RunConfig:
@@ -166,7 +165,10 @@ def _interleaved() -> Callable[[], None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             Trainer(
-                model, arguments, train_dataset=mixed, data_collator=DataCollatorWithPadding(tokenizer)
+                model,
+                arguments,
+                train_dataset=mixed,
+                data_collator=DataCollatorWithPadding(tokenizer),
             ).train()
 
     return steps

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from bursar.config import RunConfig
     from bursar.studies.compare import Comparison
-    from bursar.training.evaluation import Scores
-    from bursar.training.run import Finished
+    from bursar.training.folder import Finished, Scores
 
 app = typer.Typer(
     name="bursar",
@@ -109,8 +108,9 @@ def run(
     data: DataOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Train as a run file says.
+    r"""Train as a run file says.
 
+    \b
     bursar run small-glue.yaml
     bursar run small-glue.yaml --set policy=task_size --set seed=2 --out runs/size-2
     """
@@ -132,8 +132,9 @@ def _run_new(config: "RunConfig", folder: Path, shower: Shower, title: str = "")
 
 @app.command()
 def resume(folder: RunFolder, quiet: QuietOption = False) -> None:
-    """Go on with a run from its last checkpoint, bit for bit.
+    r"""Go on with a run from its last checkpoint, bit for bit.
 
+    \b
     bursar resume runs/small-glue
     """
     with showing(quiet) as shower:
@@ -143,18 +144,19 @@ def resume(folder: RunFolder, quiet: QuietOption = False) -> None:
 
 def _resume(folder: Path, shower: Shower, title: str = "") -> "Finished":
     from bursar.training import run as runs
+    from bursar.training.folder import config_of
 
-    config = runs.config_of(folder)
+    config = config_of(folder)
     view = shower.view(title or config.name, config.length)
     return runs.resume(folder, watchers=[view], reading=view.reading)
 
 
 def _run_or_resume(config: "RunConfig", folder: Path, shower: Shower, title: str) -> "Finished":
-    from bursar.training import run as runs
+    from bursar.training.folder import RUN, config_of
 
-    if not (folder / runs.RUN).exists():
+    if not (folder / RUN).exists():
         return _run_new(config, folder, shower, title)
-    if runs.config_of(folder) != config:
+    if config_of(folder) != config:
         raise UserError(
             f"{folder}: there is a run of another configuration here; choose another --out"
         )
@@ -200,8 +202,9 @@ def evaluate(
     data: DataOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Score the model of a finished run.
+    r"""Score the model of a finished run.
 
+    \b
     bursar evaluate runs/small-glue --split test
     """
     from bursar.training.use import Trained
@@ -223,8 +226,9 @@ def predict(
     task: Annotated[str, typer.Option(help="Which of the run's tasks.")],
     data: DataOption = None,
 ) -> None:
-    """Predict each row of a file, one JSON value a line.
+    r"""Predict each row of a file, one JSON value a line.
 
+    \b
     bursar predict runs/small-glue --task glue/rte new.tsv
     """
     from bursar.training.use import Trained
@@ -235,8 +239,9 @@ def predict(
 
 @app.command()
 def tasks(data: DataOption = None) -> None:
-    """List the tasks that have names, and what was found of them.
+    r"""List the tasks that have names, and what was found of them.
 
+    \b
     bursar tasks --data ~/data
     """
     from bursar.tasks import catalogue
@@ -245,6 +250,36 @@ def tasks(data: DataOption = None) -> None:
     for entry in catalogue.listing(Path(data) if data else None):
         found = ", ".join(entry.found) or "-"
         table.add_row(entry.name, entry.kind, ", ".join(entry.metrics), found)
+    out.print(table)
+
+
+@app.command()
+def plan(file: RunFile, sets: Sets = None, data: DataOption = None) -> None:
+    r"""Show what a run would spend on each task, and train nothing.
+
+    \b
+    bursar plan small-glue.yaml
+    bursar plan small-glue.yaml --set policy=task_size
+    """
+    from bursar import config as configs
+    from bursar.training.plan import plan as plan_run
+
+    config = configs.load(file, sets or (), data)
+    table = Table("task")
+    for column in ("rows", "dev rows", "tokens each", "share", "epochs"):
+        table.add_column(column, justify="right")
+    with showing(quiet=False) as shower:
+        view = shower.view(config.name, config.length)
+        planned = plan_run(config, reading=view.reading)
+    for row in planned:
+        table.add_row(
+            row.task,
+            f"{row.rows:,}",
+            f"{row.dev:,}",
+            f"{row.length:.0f}",
+            f"{row.share:.1%}",
+            f"{row.epochs:.2f}",
+        )
     out.print(table)
 
 
@@ -260,8 +295,9 @@ def compare(
     data: DataOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Run several policies at the same budget and compare their scores.
+    r"""Run several policies at the same budget and compare their scores.
 
+    \b
     bursar compare small-glue.yaml --policies random,task_size --seeds 1,2,3
     bursar compare small-glue.yaml --policies "random, {name: temperature, temperature: 2}"
     """

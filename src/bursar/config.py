@@ -209,7 +209,7 @@ def _our_class(what: str, name: str) -> type[Decider]:
     return ours[name]
 
 
-def _own_class(what: str, name: str) -> type[Decider]:
+def _own_class(what: str, name: str) -> Any:
     base = {"policy": Policy, "selection": Selector, "weighting": Weighting}[what]
     module, _, attribute = name.partition(":")
     try:
@@ -218,8 +218,7 @@ def _own_class(what: str, name: str) -> type[Decider]:
         raise UserError(f"{what}: expected module:Class, found {name!r} ({error})") from None
     if not (isinstance(cls, type) and issubclass(cls, base)):
         raise UserError(f"{what}: expected a subclass of {base.__name__} at {name!r}")
-    found: type[Decider] = cls
-    return found
+    return cls
 
 
 def build_decider(config: RunConfig, facts: Facts) -> Decider:
@@ -230,8 +229,9 @@ def build_decider(config: RunConfig, facts: Facts) -> Decider:
         decider = decider_class(config.decides, spec).for_run(facts, **options)
     except (TypeError, ValueError, KeyError) as error:
         raise UserError(f"{config.decides} {spec['name']}: {error}") from None
-    stratified = spec.get("draws") == "stratified" and isinstance(decider, Policy)
-    return Stratified(decider) if stratified else decider
+    if spec.get("draws") == "stratified" and isinstance(decider, Policy):
+        return Stratified(decider)
+    return decider
 
 
 def load(path: Path, sets: Sequence[str] = (), data: str | None = None) -> RunConfig:

@@ -68,7 +68,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Inner:
-    """What the policy believes at `step`: weights, posteriors, uncertainties, by their own names."""
+    """What the one who decides believes at `step`: weights, posteriors, uncertainties."""
 
     kind: ClassVar[str] = "inner"
     step: int

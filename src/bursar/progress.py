@@ -18,7 +18,7 @@ from rich.progress import (
 )
 
 if TYPE_CHECKING:
-    from bursar.training.evaluation import Scores
+    from bursar.training.folder import Scores
 
 
 class View(Protocol):
@@ -68,7 +68,9 @@ class Recent:
     def line(self) -> str:
         """Loss, speed and the tasks' shares as one line."""
         loss = sum(self._losses) / len(self._losses)
-        return "  ".join(part for part in (f"loss {loss:.3f}", self._speed(), self._shares()) if part)
+        return "  ".join(
+            part for part in (f"loss {loss:.3f}", self._speed(), self._shares()) if part
+        )
 
     def _speed(self) -> str:
         passed = self._tokens[-1][0] - self._tokens[0][0]
@@ -78,7 +80,9 @@ class Recent:
     def _shares(self) -> str:
         counts = {task: self._tasks.count(task) for task in sorted(set(self._tasks))}
         most = sorted(counts, key=lambda task: -counts[task])[:8]
-        shares = [f"{task} {counts[task] / len(self._tasks):.0%}" for task in counts if task in most]
+        shares = [
+            f"{task} {counts[task] / len(self._tasks):.0%}" for task in counts if task in most
+        ]
         return ", ".join(shares) + (", ..." if len(counts) > len(most) else "")
 
 
@@ -114,7 +118,9 @@ class Bars:
     ) -> None:
         """Show the score behind the bar."""
         mark = " (best)" if best else ""
-        self._progress.update(self._bar, about=f"dev {100 * score:.1f}{mark}  {self._recent.line()}")
+        self._progress.update(
+            self._bar, about=f"dev {100 * score:.1f}{mark}  {self._recent.line()}"
+        )
 
 
 class Lines:

@@ -94,10 +94,10 @@ def _freeze(model: PreTrainedModel, layers: int) -> None:
 
 def _layers(model: PreTrainedModel) -> list[nn.Module]:
     """The encoder's stack of layers: its longest list of modules, in every architecture we know."""
-    stacks = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
+    stacks = [list(module) for module in model.modules() if isinstance(module, nn.ModuleList)]
     if not stacks:
         raise UserError(f"model.freeze: found no stack of layers in {type(model).__name__}")
-    return list(max(stacks, key=lambda stack: len(stack)))
+    return max(stacks, key=len)
 
 
 class ImageEncoder(Encoder):

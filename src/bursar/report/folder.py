@@ -6,6 +6,7 @@ from pathlib import Path
 from bursar.report.history import History, read_history
 from bursar.report.standing import Standing, standing
 from bursar.studies.compare import label
+from bursar.training.folder import JOURNAL, RUN
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Folder:
 
 def read_folder(path: Path) -> Folder:
     """Read a run folder, finished or not."""
-    history = read_history(path / "journal.jsonl")
-    run = path / "run.yaml"
+    history = read_history(path / JOURNAL)
+    run = path / RUN
     config = run.read_text(encoding="utf-8") if run.exists() else ""
     return Folder(path, history, standing(path, history), config)

@@ -1,11 +1,11 @@
 """How a run stands: its scores."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from bursar.report.history import History
+from bursar.training.folder import SCORES, Finished, finished
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,8 @@ class Standing:
 
 def standing(folder: Path, history: History) -> Standing | None:
     """The final scores of a finished run, the best so far of another, None before any."""
-    path = folder / "scores.json"
-    if path.exists():
-        return _final(path)
+    if (folder / SCORES).exists():
+        return _final(finished(folder))
     if not history.evaluations:
         return None
     best = max(history.evaluations, key=lambda evaluation: evaluation.score)
@@ -54,16 +53,15 @@ def standing(folder: Path, history: History) -> Standing | None:
     )
 
 
-def _final(path: Path) -> Standing:
-    values = json.loads(path.read_text(encoding="utf-8"))
-    tasks = values["tasks"]
+def _final(run: Finished) -> Standing:
+    baselines = {name: task.baseline for name, task in run.tasks.items()}
     return Standing(
-        values["step"],
-        values["score"],
-        {name: task["score"] for name, task in tasks.items()},
-        {name: task["metrics"] for name, task in tasks.items()},
-        {name: task["baseline"] for name, task in tasks.items() if "baseline" in task},
-        values["forward"],
-        values["backward"],
+        run.step,
+        run.score,
+        {name: task.score for name, task in run.tasks.items()},
+        {name: task.metrics for name, task in run.tasks.items()},
+        {name: score for name, score in baselines.items() if score is not None},
+        run.forward,
+        run.backward,
         finished=True,
     )

@@ -1,0 +1,1 @@
+"""Mixing ratios: the search whose every sample is a whole run."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bursar.config import RunConfig
 
 if TYPE_CHECKING:
-    from bursar.training.run import Finished
+    from bursar.training.folder import Finished
 
 LONGEST = 80
 """Characters in a folder's name; a policy of many numbers has more than file systems take."""

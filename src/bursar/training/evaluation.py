@@ -1,7 +1,6 @@
 """Scores of a model on a split of a task."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,23 +12,7 @@ from bursar.tasks.encoding import Encoded
 from bursar.tasks.kinds.base import Scored
 from bursar.tasks.parts import Split
 from bursar.tasks.task import Task
-
-
-@dataclass(frozen=True)
-class Scores:
-    """What a task earned on a split.
-
-    Args:
-        score: the mean of its metrics.
-        metrics: each of them.
-        loss: mean negative log-likelihood.
-        examples: how many items were read.
-    """
-
-    score: float
-    metrics: dict[str, float]
-    loss: float
-    examples: int
+from bursar.training.folder import Scores
 
 
 def tensors(batch: Batch, device: torch.device) -> dict[str, Tensor]:

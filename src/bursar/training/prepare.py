@@ -10,6 +10,7 @@ import numpy as np
 
 from bursar.config import RunConfig
 from bursar.errors import UserError, unknown
+from bursar.facts import Facts
 from bursar.tasks import catalogue
 from bursar.tasks.encoding import Encoded, encode
 from bursar.tasks.hub import hub
@@ -175,3 +176,9 @@ def _all_labelled(split: Split) -> None:
             f"{split.source.where}: expected a label in every row, found none in "
             f"{int(np.sum(hidden))} of {len(labels)}"
         )
+
+
+def facts_of(config: RunConfig, prepared: Sequence[Prepared]) -> Facts:
+    """What the one who decides may know of the run."""
+    sizes = {entry.task.name: len(entry.train) for entry in prepared}
+    return Facts(sizes, config.budget.steps, config.budget.batch)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,8 @@ import torch
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
-from bursar.config import RunConfig, build_decider, dump, parse, read_yaml
+from bursar.config import RunConfig, build_decider, dump
 from bursar.errors import RunInterruptedError, UserError
-from bursar.facts import Facts
 from bursar.journal import Journal, Opening, repair
 from bursar.models import store
 from bursar.models.multitask import MultiTaskModel
@@ -24,38 +23,31 @@ from bursar.tasks.task import Task
 from bursar.tasks.tokenizer import Tokenizer
 from bursar.training import checkpoints
 from bursar.training.checkpoints import Snapshot
-from bursar.training.evaluation import Scores
+from bursar.training.evaluation import baseline, mean
 from bursar.training.files import whole_folder, write_whole
+from bursar.training.folder import (
+    CHECKPOINTS,
+    JOURNAL,
+    MODEL,
+    RUN,
+    SCORES,
+    Finished,
+    Scores,
+    config_of,
+    finished,
+)
 from bursar.training.policy import PolicyTrainer
-from bursar.training.prepare import Prepared, Reading, prepare, resolve, tokenizer_of
+from bursar.training.prepare import (
+    Prepared,
+    Reading,
+    facts_of,
+    prepare,
+    resolve,
+    tokenizer_of,
+)
 from bursar.training.selecting import SelectionTrainer
 from bursar.training.trainer import Trainer, Watcher, pick_device
 from bursar.training.weighting import WeightingTrainer
-
-RUN = "run.yaml"
-JOURNAL = "journal.jsonl"
-SCORES = "scores.json"
-CHECKPOINTS = "checkpoints"
-MODEL = "model"
-
-
-@dataclass(frozen=True)
-class Finished:
-    """What a run came to: `scores.json`.
-
-    Args:
-        step: the step whose model was kept.
-        score: the mean over the tasks' scores.
-        tasks: by task, its score, metrics and loss on the dev split.
-        forward: examples that passed forward through the model.
-        backward: examples that passed backward.
-    """
-
-    step: int
-    score: float
-    tasks: dict[str, Scores]
-    forward: int
-    backward: int
 
 
 @dataclass
@@ -141,26 +133,6 @@ def resume(
         return session.start() if checkpoint is None else session.go_on(checkpoint)
 
 
-def config_of(folder: Path) -> RunConfig:
-    """The configuration of the run in a folder."""
-    if not (folder / RUN).exists():
-        raise UserError(f"{folder}: expected a run folder, found no {RUN} in it")
-    return parse(read_yaml(folder / RUN), str(folder / RUN))
-
-
-def finished(folder: Path) -> Finished:
-    """The scores of the finished run in a folder."""
-    path = folder / SCORES
-    if not path.exists():
-        raise UserError(
-            f"{folder}: expected a finished run, found no {SCORES}; "
-            f"go on with it by `bursar resume {folder}`"
-        )
-    values = json.loads(path.read_text())
-    values["tasks"] = {name: Scores(**scores) for name, scores in values["tasks"].items()}
-    return Finished(**values)
-
-
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Nobody else runs in this folder; the lock goes with the process, however that ends."""
@@ -199,12 +171,6 @@ def _assemble(
     return _Parts(prepared, tokenizer, model.to(pick_device(config.device)))
 
 
-def facts_of(config: RunConfig, prepared: Sequence[Prepared]) -> Facts:
-    """What the one who decides may know of the run."""
-    sizes = {entry.task.name: len(entry.train) for entry in prepared}
-    return Facts(sizes, config.budget.steps, config.budget.batch)
-
-
 class _Session:
     """One process's part of a run."""
 
@@ -227,7 +193,7 @@ class _Session:
             self.facts.tasks,
             dict(self.facts.sizes),
             self.config.seed,
-            {self.config.decides: self.config.decider},
+            self.config.decider,
             self.config.budget.model_dump(),
         )
         with Journal.create(path, opening) as journal:
@@ -339,12 +305,17 @@ class _Session:
         result = Finished(
             progress.kept_step,
             progress.kept_score,
-            progress.kept,
+            {name: self._beside_baseline(name, scores) for name, scores in progress.kept.items()},
             trainer.spent.forward,
             trainer.spent.backward,
         )
         write_whole(self.folder / SCORES, json.dumps(asdict(result), indent=2) + "\n")
         return result
+
+    def _beside_baseline(self, name: str, scores: Scores) -> Scores:
+        """A task's scores with what predicting without looking earns."""
+        [entry] = [each for each in self.parts.prepared if each.task.name == name]
+        return replace(scores, baseline=mean(baseline(entry.task, entry.train, entry.dev)))
 
 
 def _digest(config: RunConfig) -> str:

@@ -17,7 +17,8 @@ from bursar.journal import Evaluation, Inner, Journal
 from bursar.models.multitask import MultiTaskModel
 from bursar.rng import seed_for
 from bursar.tasks.batches import Batch, Stream
-from bursar.training.evaluation import Scores, evaluate, mean, tensors
+from bursar.training.evaluation import evaluate, mean, tensors
+from bursar.training.folder import Scores
 from bursar.training.optimizer import (
     build_optimizer,
     load_optimizer_tensors,

@@ -13,9 +13,9 @@ from bursar.tasks.rows import Source
 from bursar.tasks.sources import FileSource
 from bursar.tasks.task import Task
 from bursar.tasks.tokenizer import Tokenizer
-from bursar.training.evaluation import Scores, evaluate, predict
+from bursar.training.evaluation import evaluate, predict
+from bursar.training.folder import MODEL, Scores, config_of, finished
 from bursar.training.prepare import read_split, resolve
-from bursar.training.run import MODEL, config_of, finished
 from bursar.training.trainer import pick_device
 
 BATCH = 64

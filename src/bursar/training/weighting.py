@@ -13,7 +13,8 @@ from bursar.journal import Journal
 from bursar.models.multitask import MultiTaskModel
 from bursar.tasks.batches import Batch, in_order
 from bursar.tasks.parts import Split
-from bursar.training.evaluation import Scores, evaluate, tensors
+from bursar.training.evaluation import evaluate, tensors
+from bursar.training.folder import Scores
 from bursar.training.optimizer import build_optimizer
 from bursar.training.prepare import Prepared
 from bursar.training.rounds import Judged, Rounds, Work, record
