@@ -108,7 +108,7 @@ def run(
     data: DataOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    r"""Train as a run file says.
+    """Train as a run file says.
 
     \b
     bursar run small-glue.yaml
@@ -132,7 +132,7 @@ def _run_new(config: "RunConfig", folder: Path, shower: Shower, title: str = "")
 
 @app.command()
 def resume(folder: RunFolder, quiet: QuietOption = False) -> None:
-    r"""Go on with a run from its last checkpoint, bit for bit.
+    """Go on with a run from its last checkpoint, bit for bit.
 
     \b
     bursar resume runs/small-glue
@@ -202,7 +202,7 @@ def evaluate(
     data: DataOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    r"""Score the model of a finished run.
+    """Score the model of a finished run.
 
     \b
     bursar evaluate runs/small-glue --split test
@@ -226,7 +226,7 @@ def predict(
     task: Annotated[str, typer.Option(help="Which of the run's tasks.")],
     data: DataOption = None,
 ) -> None:
-    r"""Predict each row of a file, one JSON value a line.
+    """Predict each row of a file, one JSON value a line.
 
     \b
     bursar predict runs/small-glue --task glue/rte new.tsv
@@ -239,7 +239,7 @@ def predict(
 
 @app.command()
 def tasks(data: DataOption = None) -> None:
-    r"""List the tasks that have names, and what was found of them.
+    """List the tasks that have names, and what was found of them.
 
     \b
     bursar tasks --data ~/data
@@ -255,7 +255,7 @@ def tasks(data: DataOption = None) -> None:
 
 @app.command()
 def plan(file: RunFile, sets: Sets = None, data: DataOption = None) -> None:
-    r"""Show what a run would spend on each task, and train nothing.
+    """Show what a run would spend on each task, and train nothing.
 
     \b
     bursar plan small-glue.yaml
@@ -295,7 +295,7 @@ def compare(
     data: DataOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    r"""Run several policies at the same budget and compare their scores.
+    """Run several policies at the same budget and compare their scores.
 
     \b
     bursar compare small-glue.yaml --policies random,task_size --seeds 1,2,3

@@ -210,7 +210,8 @@ def _our_class(what: str, name: str) -> type[Decider]:
 
 
 def _own_class(what: str, name: str) -> Any:
-    base = {"policy": Policy, "selection": Selector, "weighting": Weighting}[what]
+    bases: dict[str, type] = {"policy": Policy, "selection": Selector, "weighting": Weighting}
+    base = bases[what]
     module, _, attribute = name.partition(":")
     try:
         cls = getattr(import_module(module), attribute)

@@ -8,14 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bursar.config import RunConfig
-from bursar.journal import read, without_times
-from bursar.policies import POLICIES
+from bursar.config import RunConfig, build_decider
+from bursar.journal import Journal, Opening, read, without_times
+from bursar.models.store import build
+from bursar.policies import POLICIES, Policy
 from bursar.rng import stream
 from bursar.tasks.kinds import Classify
 from bursar.tasks.metrics import ACCURACY
 from bursar.tasks.rows import ImageRow
 from bursar.tasks.task import Task
+from bursar.training.policy import PolicyTrainer
+from bursar.training.prepare import facts_of, prepare, resolve
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "temperature": {"temperature": 2},
@@ -138,3 +141,24 @@ def interrupter() -> Callable[..., Interrupter]:
 @pytest.fixture(scope="session")
 def interruption() -> type[Exception]:
     return InterruptionError
+
+
+@pytest.fixture
+def trainer_for(toys: Mapping[str, Task], tmp_path: Path) -> Iterator[Callable[..., PolicyTrainer]]:
+    """Makes a trainer of the three tasks, without a run around it."""
+    journals: list[Journal] = []
+
+    def make(config: RunConfig, policy: Policy | None = None) -> PolicyTrainer:
+        prepared = prepare(resolve(config, toys), None, config)
+        facts = facts_of(config, prepared)
+        kinds = {entry.task.name: entry.task.kind for entry in prepared}
+        path = tmp_path / f"journal-{len(journals)}.jsonl"
+        journals.append(Journal.create(path, Opening("toy", facts.tasks, {}, 1, {}, {})))
+        decider = policy or build_decider(config, facts)
+        assert isinstance(decider, Policy)
+        model = build(config.model, kinds, None, config.seed)
+        return PolicyTrainer(config, prepared, model, decider, journals[-1])
+
+    yield make
+    for journal in journals:
+        journal.close()

@@ -13,9 +13,11 @@ import torch
 from bursar.config import RunConfig
 from bursar.errors import BursarError, RunInterruptedError, UserError
 from bursar.journal import Step, read
+from bursar.selection import SELECTORS
 from bursar.tasks.task import Task
 from bursar.training import checkpoints
 from bursar.training.run import config_of, resume, run
+from bursar.weighting import WEIGHTINGS
 
 Toys = Mapping[str, Task]
 Toy = Callable[..., RunConfig]
@@ -43,6 +45,32 @@ def test_every_policy_goes_on_where_it_was_stopped(
         resume(tmp_path / "stopped", tasks=toys, watchers=[interrupter(step=14)])
     resume(tmp_path / "stopped", tasks=toys)
 
+    assert everything(tmp_path / "stopped") == everything(tmp_path / "alone")
+
+
+@pytest.mark.parametrize(
+    "decider",
+    [{"selection": {"name": cls.name}} for cls in SELECTORS]
+    + [{"weighting": {"name": cls.name, "target": "c"}} for cls in WEIGHTINGS],
+    ids=[cls.name for cls in (*SELECTORS, *WEIGHTINGS)],
+)
+def test_every_selector_and_weighting_goes_on_where_it_was_stopped(
+    decider: dict[str, Any],
+    toys: Toys,
+    toy: Toy,
+    everything: Everything,
+    interrupter: Callable[..., Any],
+    interruption: type[Exception],
+    tmp_path: Path,
+) -> None:
+    budget = {"steps": 5, "rounds": 5, "batch": 8}
+    config = toy(**decider, budget=budget, evaluate={"every": 2})
+    run(config, tmp_path / "alone", tasks=toys)
+    with pytest.raises(interruption, match="step 3"):
+        run(config, tmp_path / "stopped", tasks=toys, watchers=[interrupter(step=3)])
+    with pytest.raises(interruption, match="evaluation 4"):
+        resume(tmp_path / "stopped", tasks=toys, watchers=[interrupter(evaluation=4)])
+    resume(tmp_path / "stopped", tasks=toys)
     assert everything(tmp_path / "stopped") == everything(tmp_path / "alone")
 
 

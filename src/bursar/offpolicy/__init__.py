@@ -12,7 +12,7 @@ from bursar.offpolicy.evidence import Estimator, Evidence
 from bursar.offpolicy.evolution import Evolution
 from bursar.offpolicy.exact import Exact
 from bursar.offpolicy.importance import ClippedImportanceSampling, ImportanceSampling
-from bursar.offpolicy.improve import entropy_weight, improve
+from bursar.offpolicy.improve import entropy_weight, improve, improved_shares
 from bursar.offpolicy.log import Log
 from bursar.offpolicy.objective import Totals, objective
 from bursar.offpolicy.pooling import Sample
@@ -42,6 +42,7 @@ __all__ = [
     "entropy_weight",
     "estimate",
     "improve",
+    "improved_shares",
     "objective",
     "prediction_gain",
     "room_left",

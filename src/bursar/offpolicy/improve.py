@@ -45,6 +45,21 @@ def improve(
     >>> improve(log).probabilities().round(4).tolist()
     [0.31, 0.69]
     """
+    shares = improved_shares(logs, entropy_weight, solver, pool, phases)
+    if phases == 1:
+        return Fixed(shares[0])
+    several = [logs] if isinstance(logs, Log) else logs
+    return Schedule(shares, max(len(log) for log in several))
+
+
+def improved_shares(
+    logs: Log | Sequence[Log],
+    entropy_weight: float | Literal["auto"] = 0.25,
+    solver: str | Solver = "exact",
+    pool: str = "own",
+    phases: int = 1,
+) -> list[dict[str, float]]:
+    """By task its probability, for each phase of the policy that `improve` returns."""
     if phases < 1:
         raise UserError(f"phases: expected at least 1, found {phases}")
     sample = pooled(logs, pool)
@@ -52,14 +67,10 @@ def improve(
     solve = _solver(solver)
     weight = chosen_entropy_weight(known, solve) if entropy_weight == "auto" else entropy_weight
     if not weight >= 0:
-        raise UserError(
-            f"entropy_weight: expected 'auto' or a number of at least 0, found {weight}"
-        )
+        raise UserError(f"entropy_weight: expected 'auto' or at least 0, found {weight}")
     if phases == 1:
-        return Fixed(_by_task(sample, solve(Totals.of(known), weight)))
-    rows = planned(known, weight, solve, phases)
-    steps = int(sample.positions.max()) + 1
-    return Schedule([_by_task(sample, row) for row in rows], steps)
+        return [_by_task(sample, solve(Totals.of(known), weight))]
+    return [_by_task(sample, row) for row in planned(known, weight, solve, phases)]
 
 
 def entropy_weight(

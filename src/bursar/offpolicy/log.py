@@ -50,8 +50,9 @@ class Log:
         self.rewards = _finite(rewards, "rewards", len(self.actions))
         self.course, chosen = _distributions(probabilities, self.actions, len(self.tasks))
         self.propensities = _propensities(chosen if propensities is None else propensities, self)
-        steps = np.arange(len(self.actions)) if decisions is None else np.asarray(decisions)
-        self.decisions = np.unique(steps, return_inverse=True)[1]
+        self.decisions: NDArray[np.int64] = np.arange(len(self.actions))
+        if decisions is not None:
+            self.decisions = np.unique(np.asarray(decisions), return_inverse=True)[1]
 
     def __len__(self) -> int:
         """How many steps were logged."""
@@ -105,6 +106,10 @@ class Log:
         for action in certain:
             always &= np.arange(len(self.tasks)) == action
         return always
+
+    def drawn(self) -> NDArray[np.int64]:
+        """How often each task was drawn, shape `(tasks,)`."""
+        return np.bincount(self.actions, minlength=len(self.tasks))
 
     def reordered(self, tasks: Sequence[str]) -> "Log":
         """The same log with its tasks in this order."""

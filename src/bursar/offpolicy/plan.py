@@ -46,12 +46,13 @@ class _Curves:
     """
 
     def __init__(self, sample: Sample, width: float) -> None:
-        order = np.lexsort((sample.exposures, sample.actions))
-        self._stride = int(sample.exposures.max()) + 2
-        self._keys = sample.actions[order] * self._stride + sample.exposures[order]
+        exposures = sample.exposures()
+        order = np.lexsort((exposures, sample.actions))
+        self._stride = int(exposures.max()) + 2
+        self._keys = sample.actions[order] * self._stride + exposures[order]
         self._sums = np.concatenate([[0.0], np.cumsum(sample.rewards[order])])
         self._ends = np.zeros(len(sample.tasks))
-        np.maximum.at(self._ends, sample.actions, sample.exposures + 1.0)
+        np.maximum.at(self._ends, sample.actions, exposures + 1.0)
         self._width = width
         self._slopes = _falling_trends(sample)
         self._mean = float(sample.rewards.mean())
@@ -73,7 +74,7 @@ class _Curves:
 
 def _falling_trends(sample: Sample) -> NDArray[np.float64]:
     """For each task the slope of its rewards over its own draws, 0 where they do not fall."""
-    exposures = sample.exposures.astype(np.float64)
+    exposures = sample.exposures().astype(np.float64)
     means = sample.by_task(exposures) / np.maximum(sample.drawn(), 1)
     offsets = exposures - means[sample.actions]
     spread = sample.by_task(offsets**2)

@@ -20,7 +20,7 @@ class Sample:
         propensities: with what probability it was drawn, shape `(steps,)`.
         rewards: what the step earned, shape `(steps,)`.
         positions: how many steps of the same run came before, shape `(steps,)`.
-        exposures: how many of these were draws of the same task, shape `(steps,)`.
+        runs: the number of the run, shape `(steps,)`.
         decisions: the same number where one draw held for several steps, shape `(steps,)`.
         supported: which tasks the loggers could have drawn, so that they can be judged,
             shape `(tasks,)`.
@@ -31,7 +31,7 @@ class Sample:
     propensities: NDArray[np.float64]
     rewards: NDArray[np.float64]
     positions: NDArray[np.int64]
-    exposures: NDArray[np.int64]
+    runs: NDArray[np.int64]
     decisions: NDArray[np.int64]
     supported: NDArray[np.bool_]
 
@@ -43,13 +43,21 @@ class Sample:
         """How often each task was drawn, shape `(tasks,)`."""
         return np.bincount(self.actions, minlength=len(self.tasks))
 
+    def exposures(self) -> NDArray[np.int64]:
+        """How many draws of the same task came before in the same run, shape `(steps,)`."""
+        kinds = self.runs * len(self.tasks) + self.actions
+        order = np.argsort(kinds, kind="stable")
+        exposures = np.empty(len(self), dtype=np.int64)
+        exposures[order] = np.arange(len(self)) - np.searchsorted(kinds[order], kinds[order])
+        return exposures
+
     def by_task(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """The sum of the steps' values for each task, shape `(tasks,)`."""
         return np.bincount(self.actions, values, len(self.tasks)).astype(np.float64)
 
     def part(self, which: NDArray[np.bool_]) -> "Sample":
         """The steps that are marked, shape `(steps,)`."""
-        arrays = ("actions", "propensities", "rewards", "positions", "exposures", "decisions")
+        arrays = ("actions", "propensities", "rewards", "positions", "runs", "decisions")
         return replace(self, **{name: getattr(self, name)[which] for name in arrays})
 
     def only(self, tasks: NDArray[np.bool_]) -> "Sample":
@@ -121,16 +129,7 @@ def _joined(
         propensities,
         np.concatenate([log.rewards for log in logs]),
         np.concatenate([np.arange(len(log)) for log in logs]),
-        np.concatenate([_exposures(log.actions) for log in logs]),
+        np.repeat(np.arange(len(logs)), [len(log) for log in logs]),
         np.concatenate([log.decisions + first for log, first in zip(logs, firsts, strict=True)]),
         supported,
     )
-
-
-def _exposures(actions: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many draws of the same task came before each, shape `(steps,)`."""
-    order = np.argsort(actions, kind="stable")
-    firsts = np.searchsorted(actions[order], actions[order])
-    exposures = np.empty(len(actions), dtype=np.int64)
-    exposures[order] = np.arange(len(actions)) - firsts
-    return exposures

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bursar.errors import UserError
 from bursar.offpolicy.pooling import Sample
-from bursar.policies import Annealed, Cycle, Fixed, Policy, Schedule
+from bursar.policies import Annealed, Cycle, Fixed, Policy, Schedule, Stratified
 
 #: Policies that change by plan, whatever the outcomes: judged by where they are at each step.
 PLANNED = (Schedule, Annealed, Cycle)
@@ -105,6 +105,8 @@ def target(policy: Policy | Mapping[str, float], sample: Sample) -> Target:
             policy = Fixed(policy)
         except ValueError as error:
             raise UserError(f"policy: {error}") from None
+    if isinstance(policy, Stratified):
+        policy = policy.policy
     if set(policy.tasks) != set(sample.tasks):
         raise UserError(
             f"policy: expected the tasks of the log, {list(sample.tasks)}, found "
