@@ -228,7 +228,7 @@ def build_decider(config: RunConfig, facts: Facts) -> Decider:
     options = {key: value for key, value in spec.items() if key not in ("name", "draws")}
     try:
         decider = decider_class(config.decides, spec).for_run(facts, **options)
-    except (TypeError, ValueError, KeyError) as error:
+    except (TypeError, ValueError, KeyError, ArithmeticError) as error:
         raise UserError(f"{config.decides} {spec['name']}: {error}") from None
     if spec.get("draws") == "stratified" and isinstance(decider, Policy):
         return Stratified(decider)
