@@ -128,6 +128,13 @@ def test_candidates_are_counted_once_for_a_pool():
     assert [sum(step.candidates.values()) for step in steps] == [60, 0, 0]
 
 
+def test_a_smaller_pool_is_scored_for_as_many_steps():
+    selector = MTUncertainty(TASKS, 5, every=3, pool=5)
+    assert selector.candidates() == dict.fromkeys(TASKS, 5)
+    steps = selector.choose(random_scores(2, each=5))
+    assert [sum(step.counts.values()) for step in steps] == [5, 5, 5]
+
+
 def test_fewer_candidates_than_wanted_are_all_taken():
     scores = {"a": np.array([0.5]), "b": np.array([0.1])}
     [selection] = MTUncertainty(["a", "b"], 4).choose(scores)
@@ -155,6 +162,7 @@ def test_a_run_file_can_ask_for_it():
         ({"rule": "papr"}, UserError, "unknown rule 'papr'; did you mean 'paper'"),
         ({"score": "variance"}, UserError, "unknown score 'variance'"),
         ({"every": 0}, ValueError, "every: expected at least 1, found 0"),
+        ({"every": 5, "pool": 5}, ValueError, "pool: expected enough for 5 x 5 examples, found 5"),
         ({"passes": 1}, ValueError, "passes: expected at least 2, found 1"),
     ],
 )

@@ -19,16 +19,17 @@ class MTUncertainty(Selector):
     of the bT; the others are not returned. Utilities that are equal go to the earlier candidate and
     then to the earlier task, so that tasks with equal scores get equal shares.
 
-    With `every` = k, a pool of kb candidates a task is scored at once and the best kb of them make
-    the next k steps. They are dealt out like cards, the first of each k in rank to the first step:
-    neighbours in rank tend to be of one task, and dealt, every step is as mixed as the whole.
+    With `every` = k, a pool is scored at once and the best kb of it make the next k steps. They are
+    dealt out like cards, the first of each k in rank to the first step: neighbours in rank tend to
+    be of one task, and dealt, every step is as mixed as the whole.
 
     Args:
         tasks: the names of the tasks.
         batch: examples in a training step.
         rule: how candidates of different tasks are compared: `code` or `paper`.
         score: what is measured of them: `entropy`, or `bald` by Monte-Carlo dropout.
-        every: steps between two scorings.
+        every: steps that come of one scoring.
+        pool: candidates of each task in one scoring; kb if None. Fewer cost less and choose less.
         passes: dropout masks, for what needs them: `bald`, and any regression.
 
     >>> selector = MTUncertainty(["cola", "rte"], batch=2, rule="paper")
@@ -48,6 +49,7 @@ class MTUncertainty(Selector):
         rule: Literal["code", "paper"] = "code",
         score: Score = "entropy",
         every: int = 1,
+        pool: int | None = None,
         passes: int = 8,
     ) -> None:
         super().__init__(tasks, batch)
@@ -57,16 +59,20 @@ class MTUncertainty(Selector):
             raise unknown("score", score, get_args(Score), "mt_uncertainty")
         if every < 1:
             raise ValueError(f"every: expected at least 1, found {every}")
+        pool = every * batch if pool is None else pool
+        if pool * len(tasks) < every * batch:
+            raise ValueError(f"pool: expected enough for {every} x {batch} examples, found {pool}")
         if passes < 2:
             raise ValueError(f"passes: expected at least 2, found {passes}")
         self.score = score
         self.passes = passes
         self._rule = RULES[rule]
         self._every = every
+        self._pool = pool
 
     def candidates(self) -> dict[str, int]:
-        """A batch of each task for each step that is to come of it."""
-        return dict.fromkeys(self.tasks, self._every * self.batch)
+        """The pool: as many of each task."""
+        return dict.fromkeys(self.tasks, self._pool)
 
     def choose(self, scores: Mapping[str, NDArray[np.float64]]) -> list[Selection]:
         """The next `every` steps."""
