@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import yaml
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 
 from bursar.errors import BursarError, UserError
@@ -224,21 +225,59 @@ def predict(
         str, typer.Argument(metavar="INPUT", help="A file like the task's own, or a split.")
     ],
     task: Annotated[str, typer.Option(help="Which of the run's tasks.")],
+    style: Annotated[
+        str, typer.Option("--format", help="jsonl, or glue for a benchmark's submission file.")
+    ] = "jsonl",
+    to: Annotated[Path, typer.Option("--out", help="Folder of submission files.")] = Path(
+        "submission"
+    ),
     data: DataOption = None,
 ) -> None:
-    """Predict each row of a file, one JSON value a line.
+    """Predict each row of a file or split, one JSON value a line.
 
     \b
     bursar predict runs/small-glue --task glue/rte new.tsv
+    bursar predict runs/small-glue --task glue/rte test --format glue --out submission
     """
+    from bursar.errors import unknown
+    from bursar.tasks.submissions import write_submission
     from bursar.training.use import Trained
 
-    for answer in Trained.open(folder, data).predict(task, source):
+    if style not in ("jsonl", "glue"):
+        raise unknown("format", style, ["jsonl", "glue"], "--format")
+    trained = Trained.open(folder, data)
+    answers = trained.predict(task, source)
+    if style == "glue":
+        out.print(str(write_submission(to, trained.task(task), source, answers)), soft_wrap=True)
+        return
+    for answer in answers:
         print(json.dumps(answer, ensure_ascii=False))
 
 
 @app.command()
-def tasks(data: DataOption = None) -> None:
+def export(
+    folder: RunFolder,
+    to: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
+    task: Annotated[str, typer.Option(help="Which of the run's tasks.")],
+) -> None:
+    """Write one task's model as a folder that plain transformers loads.
+
+    \b
+    bursar export runs/small-glue --task glue/rte rte-model
+    """
+    from bursar.models.export import export as export_task
+    from bursar.training.folder import MODEL, finished
+
+    finished(folder)
+    export_task(folder / MODEL, task, to)
+    out.print(f"Written: {to}", soft_wrap=True)
+
+
+@app.command()
+def tasks(
+    data: DataOption = None,
+    sizes: Annotated[bool, typer.Option(help="Count the rows of what was found.")] = True,
+) -> None:
     """List the tasks that have names, and what was found of them.
 
     \b
@@ -246,11 +285,30 @@ def tasks(data: DataOption = None) -> None:
     """
     from bursar.tasks import catalogue
 
-    table = Table("task", "kind", "metrics", "found")
-    for entry in catalogue.listing(Path(data) if data else None):
-        found = ", ".join(entry.found) or "-"
-        table.add_row(entry.name, entry.kind, ", ".join(entry.metrics), found)
+    root = Path(data) if data else None
+    table = Table("task", "kind", "metrics", "found: rows")
+    for entry in _tracked(catalogue.listing(root), "counting rows" if sizes else ""):
+        found = _sizes(entry.name, root) if sizes and entry.found else ", ".join(entry.found)
+        table.add_row(entry.name, entry.kind, ", ".join(entry.metrics), found or "-")
     out.print(table)
+
+
+def _tracked(entries: Sequence[Any], title: str) -> Iterator[Any]:
+    """A bar on a terminal while the entries are gone through."""
+    if not title or not out.is_terminal:
+        return iter(entries)
+    return iter(track(entries, title, console=out, transient=True))
+
+
+def _sizes(name: str, root: Path | None) -> str:
+    from bursar.tasks import catalogue
+    from bursar.tasks.sizes import rows_of
+
+    try:
+        splits = catalogue.find(name, root).splits
+        return ", ".join(f"{split} {rows_of(source):,}" for split, source in splits.items())
+    except UserError as error:  # one broken file must not hide the others
+        return str(error)
 
 
 @app.command()

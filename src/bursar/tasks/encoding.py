@@ -1,10 +1,11 @@
 """Encoded splits: rows as columns on disk, memory-mapped, kept by content and tokenizer."""
 
 import json
+import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import islice
@@ -19,9 +20,10 @@ from bursar.tasks.kinds.base import Array, Columns, Kind
 from bursar.tasks.rows import Row, Source
 from bursar.tasks.tokenizer import Tokenizer
 
-FORMAT = 1
+FORMAT = 2
 CHUNK = 2048
 IDS = "input_ids"
+log = logging.getLogger(__name__)
 
 
 def default_cache() -> Path:
@@ -39,6 +41,7 @@ class Encoded:
     Args:
         items: how many items there are.
         rows: how many rows they come from.
+        skipped: by documented rule, how many records the source passed over.
         dense: by name, arrays whose first axis is the items.
         per_sequence: by name, arrays whose first axis is the sequences.
         ragged: by name, the values of all sequences end to end; `offsets` cuts them.
@@ -49,6 +52,7 @@ class Encoded:
 
     items: int
     rows: int
+    skipped: dict[str, int]
     dense: dict[str, Array]
     per_sequence: dict[str, Array]
     ragged: dict[str, Array]
@@ -156,7 +160,10 @@ def encode(
     folder = (cache or default_cache()) / "encoded" / _key(kind, source, tokenizer)
     if not (folder / "meta.json").exists():
         _build(folder, kind, source, tokenizer, on_rows)
-    return load(folder, kind)
+    encoded = load(folder, kind)
+    for rule, count in encoded.skipped.items():
+        log.warning("%s: skipped %d records: %s", source.where, count, rule)
+    return encoded
 
 
 def _key(kind: Kind, source: Source, tokenizer: Tokenizer | None) -> str:
@@ -186,7 +193,7 @@ def _build(
                     on_rows(writer.rows)
             if not writer.rows:
                 raise UserError(f"{source.where}: expected at least one row, found none")
-            writer.finish()
+            writer.finish(source.skips())
         try:
             aside.rename(folder)
         except OSError:  # another process was quicker with the same content
@@ -257,11 +264,17 @@ class _Writer:
             }
         self._files[name].write(np.ascontiguousarray(array).tobytes())
 
-    def finish(self) -> None:
+    def finish(self, skipped: Mapping[str, int]) -> None:
         for file in self._files.values():
             file.flush()
             os.fsync(file.fileno())  # a name in the cache promises its content
-        meta = {"items": self._items, "rows": self.rows, "pad": self._pad, "columns": self._meta}
+        meta = {
+            "items": self._items,
+            "rows": self.rows,
+            "skipped": dict(skipped),
+            "pad": self._pad,
+            "columns": self._meta,
+        }
         (self._folder / "meta.json").write_text(json.dumps(meta))
 
     def __enter__(self) -> "_Writer":
@@ -284,6 +297,7 @@ def load(folder: Path, kind: Kind) -> Encoded:
     return Encoded(
         items=meta["items"],
         rows=meta["rows"],
+        skipped=meta["skipped"],
         dense=roles["dense"],
         per_sequence=roles["per_sequence"],
         ragged=roles["ragged"],

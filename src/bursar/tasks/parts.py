@@ -1,6 +1,6 @@
 """Parts of a split: fewer rows, or one half of them, the same ones each time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,6 +53,9 @@ class _Rows:
 
     def rows(self) -> Iterator[Row]:
         return (row for number, row in enumerate(self.source.rows()) if number in self.keep)
+
+    def skips(self) -> Mapping[str, int]:
+        return {}
 
     def fingerprint(self) -> str:
         raise NotImplementedError("a part of a split is not kept on disk")

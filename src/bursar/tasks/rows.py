@@ -4,7 +4,7 @@
 None where it is hidden, as in test sets.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -119,6 +119,9 @@ class Source(Protocol):
 
     def rows(self) -> Iterator[Row]:
         """The rows in order, read as they are asked for."""
+
+    def skips(self) -> Mapping[str, int]:
+        """By documented rule, how many records it passes over."""
 
     def fingerprint(self) -> str:
         """Names the content and the way it is read; another content has another name."""

@@ -8,6 +8,7 @@ from typing import Any
 from bursar.errors import UserError, unknown
 from bursar.models import store
 from bursar.models.multitask import MultiTaskModel
+from bursar.tasks.own import inputs
 from bursar.tasks.parts import Split
 from bursar.tasks.rows import Source
 from bursar.tasks.sources import FileSource
@@ -90,13 +91,17 @@ class Trained:
             splits = ", ".join(task.splits)
             raise UserError(f"{path}: expected a file or one of the splits {splits}, found neither")
         like = task.splits["train"]
-        if not isinstance(like, FileSource):
-            raise UserError(f"task {task.name} is not read from files; give one of its splits")
-        return replace(like, path=path, shape=like.shape.hidden())
+        if isinstance(like, FileSource) and _format(like.path) == _format(path):
+            return replace(like, path=path, shape=like.shape.hidden())
+        return inputs(task, path)
 
     @property
     def _device(self) -> Any:
         return next(self.model.parameters()).device
+
+
+def _format(path: Path) -> str:
+    return Path(path.name.removesuffix(".gz")).suffix
 
 
 def _hidden(split: Split) -> bool:
