@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from bursar.config import RunConfig
 from bursar.errors import UserError, unknown
 from bursar.facts import Facts
@@ -141,7 +139,7 @@ def _prepare(
     train = read_split(task, "train", tokenizer, cache, reading)
     dev = read_split(task, "dev", tokenizer, cache, reading)
     for split in (train, dev):
-        _all_labelled(split)
+        _all_labelled(task, split)
     try:
         kind = task.kind.fit(train.encoded)
     except UserError as error:
@@ -166,15 +164,12 @@ def read_split(
     return Split(encode(task.kind, source, tokenizer, cache, on_rows), source)
 
 
-def _all_labelled(split: Split) -> None:
-    labels = split.encoded.dense.get("labels")
-    if labels is None:
-        return
-    hidden = np.isnan(labels) if labels.dtype.kind == "f" else labels < 0
-    if np.any(hidden):
+def _all_labelled(task: Task, split: Split) -> None:
+    hidden = task.kind.hidden(split.encoded)
+    if hidden.any():
         raise UserError(
             f"{split.source.where}: expected a label in every row, found none in "
-            f"{int(np.sum(hidden))} of {len(labels)}"
+            f"{int(hidden.sum())} of {len(hidden)}"
         )
 
 

@@ -9,7 +9,6 @@ from bursar.errors import UserError, unknown
 from bursar.models import store
 from bursar.models.multitask import MultiTaskModel
 from bursar.tasks.own import inputs
-from bursar.tasks.parts import Split
 from bursar.tasks.rows import Source
 from bursar.tasks.sources import FileSource
 from bursar.tasks.task import Task
@@ -67,9 +66,9 @@ class Trained:
 
     def _scores(self, task: Task, split: str, cache: Path | None) -> Scores:
         read = read_split(task, split, self.tokenizer, cache)
-        if len(read) and _hidden(read):
+        if task.kind.hidden(read.encoded).any():
             raise UserError(
-                f"{read.source.where}: this split has no labels to score against; "
+                f"{read.source.where}: this split has rows without a label to score against; "
                 "use `bursar predict` for it"
             )
         return evaluate(self.model, task, read, BATCH, self._device)
@@ -102,8 +101,3 @@ class Trained:
 
 def _format(path: Path) -> str:
     return Path(path.name.removesuffix(".gz")).suffix
-
-
-def _hidden(split: Split) -> bool:
-    labels = split.encoded.dense.get("labels")
-    return labels is not None and bool(((labels < 0) | (labels != labels)).all())
