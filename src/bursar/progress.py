@@ -12,7 +12,6 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
-    TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
@@ -93,13 +92,11 @@ class Bars:
         progress: where the bar stands.
         title: what it says in front.
         steps: the budget.
-        start: steps done before.
     """
 
-    def __init__(self, progress: Progress, title: str, steps: int, start: int = 0) -> None:
+    def __init__(self, progress: Progress, title: str, steps: int) -> None:
         self._progress = progress
-        self._bar = progress.add_task(title, total=steps, completed=start, about="")
-        self._reading: dict[str, TaskID] = {}
+        self._bar = progress.add_task(title, total=steps, about="")
         self._recent = Recent()
 
     def reading(self, task: str, split: str, rows: int) -> None:
@@ -167,7 +164,7 @@ def live(console: Console) -> Iterator[Progress]:
     """Bars that stand below each other while they move."""
     with Progress(
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=20),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
