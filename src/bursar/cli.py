@@ -36,7 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-out = Console(highlight=False)
+out = Console(highlight=False, markup=False, emoji=False)  # names are printed as they are
 
 DataOption = Annotated[
     str | None,
