@@ -6,6 +6,7 @@ from bursar import (
     Cycle,
     Exp3S,
     Fixed,
+    Progress,
     Random,
     Schedule,
     Stratified,
@@ -87,6 +88,11 @@ class TestThompson(PolicyConformance):
 class TestActivePrioritization(PolicyConformance):
     def make(self, tasks):
         return ActivePrioritization(tasks, every=5, limit=0.2)
+
+
+class TestProgress(PolicyConformance):
+    def make(self, tasks):
+        return Progress(tasks)
 
 
 class TestStratified(PolicyConformance):

@@ -7,6 +7,7 @@ from bursar.policies.base import Draw, Outcome, Policy
 from bursar.policies.cycle import Cycle
 from bursar.policies.exp3s import Exp3S
 from bursar.policies.fixed import Fixed
+from bursar.policies.progress import Progress
 from bursar.policies.random import Random
 from bursar.policies.scaler import QuantileScaler, Scaler
 from bursar.policies.schedule import Schedule
@@ -27,6 +28,7 @@ POLICIES: tuple[type[Policy], ...] = (
     Exp3S,
     Thompson,
     ActivePrioritization,
+    Progress,
 )
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "Loss",
     "Outcome",
     "Policy",
+    "Progress",
     "QuantileScaler",
     "Random",
     "Scaler",

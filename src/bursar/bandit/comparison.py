@@ -1,0 +1,123 @@
+"""Policies side by side, in many bandits."""
+
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import product
+from multiprocessing import get_context
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bursar.bandit.contenders import CONTENDERS, Maker
+from bursar.bandit.environment import Environment
+from bursar.bandit.rollout import simulate
+from bursar.rng import stream
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One line of the table.
+
+    Args:
+        policy: its name.
+        score: the final mean score: median over seeds, then mean over environments.
+        closed: the share of the gap from RANDOM to ORACLE that it closes, median over environments.
+        over_random: environments in which its median over seeds is above RANDOM's.
+        over_oracle: environments in which it is above ORACLE's.
+    """
+
+    policy: str
+    score: float
+    closed: float
+    over_random: int
+    over_oracle: int
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """What several policies made of the same bandits.
+
+    Args:
+        policies: their names, `random` and `oracle` among them.
+        curves: the mean score over arms, shape `(policies, environments, seeds, steps)`.
+    """
+
+    policies: tuple[str, ...]
+    curves: NDArray[np.float64]
+
+    def medians(self, policy: str) -> NDArray[np.float64]:
+        """The median over seeds of the final score, shape `(environments,)`."""
+        finals = self.curves[self.policies.index(policy), :, :, -1]
+        medians: NDArray[np.float64] = np.median(finals, axis=1)
+        return medians
+
+    def standings(self) -> list[Standing]:
+        """The table, best policy first."""
+        lines = [self._standing(policy) for policy in self.policies]
+        return sorted(lines, key=lambda line: -line.score)
+
+    def _standing(self, policy: str) -> Standing:
+        chance, oracle, own = (self.medians(name) for name in ("random", "oracle", policy))
+        return Standing(
+            policy,
+            score=float(own.mean()),
+            closed=float(np.median((own - chance) / (oracle - chance))),
+            over_random=int(np.sum(own > chance)),
+            over_oracle=int(np.sum(own > oracle)),
+        )
+
+
+def compare(
+    policies: Mapping[str, Maker] = CONTENDERS,
+    *,
+    arms: int = 8,
+    steps: int = 1000,
+    environments: int = 8,
+    seeds: int = 10,
+    seed: int = 0,
+    workers: int = 1,
+) -> Comparison:
+    """Run every policy in every environment with every seed.
+
+    Args:
+        policies: by name, what makes the policy for an environment; with more than one worker,
+            functions of a module, so that they can be sent to another process. `random` and
+            `oracle` are added where they are missing, as everything is measured by them.
+        arms: tasks in an environment.
+        steps: draws in a run.
+        environments: how many to draw.
+        seeds: runs of each policy in each environment; the draws of all policies are paired.
+        seed: everything follows from it, whatever the number of workers.
+        workers: processes.
+
+    >>> found = compare({"random": CONTENDERS["random"]}, steps=50, environments=2, seeds=2)
+    >>> found.policies, found.curves.shape
+    (('random', 'oracle'), (2, 2, 2, 50))
+    """
+    makers = {**policies, **{name: CONTENDERS[name] for name in ("random", "oracle")}}
+    jobs = [
+        (maker, arms, steps, seeds, seed, place)
+        for maker, place in product(makers.values(), range(environments))
+    ]
+    if workers == 1:
+        curves = list(map(_curves, jobs))
+    else:
+        # Spawned, because a copied process would inherit threads that hold locks.
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            curves = list(pool.map(_curves, jobs))
+    shape = (len(makers), environments, seeds, steps)
+    return Comparison(tuple(makers), np.array(curves).reshape(shape))
+
+
+def _curves(job: tuple[Maker, int, int, int, int, int]) -> NDArray[np.float64]:
+    maker, arms, steps, seeds, seed, place = job
+    environment = Environment.random(arms, steps, stream(seed, "environment", place))
+    return np.array(
+        [
+            simulate(
+                maker(environment), environment, steps, stream(seed, "draws", place, run)
+            ).curve
+            for run in range(seeds)
+        ]
+    )
