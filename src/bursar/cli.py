@@ -132,12 +132,25 @@ def _run_new(config: "RunConfig", folder: Path, shower: Shower, title: str = "")
 
 
 @app.command()
-def resume(folder: RunFolder, quiet: QuietOption = False) -> None:
+def resume(
+    folder: RunFolder,
+    add: Annotated[
+        list[str] | None, typer.Option(help="A task to go on with, as a run file says it.")
+    ] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="A task to go on without.")] = None,
+    quiet: QuietOption = False,
+) -> None:
     """Go on with a run from its last checkpoint, bit for bit.
 
     \b
     bursar resume runs/small-glue
+    bursar resume runs/small-glue --drop glue/rte --add glue/wnli
     """
+    from bursar.config import read_value
+    from bursar.training.run import change_tasks
+
+    if add or drop:
+        change_tasks(folder, add=[read_value(task) for task in add or ()], drop=drop or ())
     with showing(quiet) as shower:
         result = _resume(folder, shower)
     _tell(result, folder, quiet)

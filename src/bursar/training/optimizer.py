@@ -1,6 +1,6 @@
 """The optimiser, with warm-up and linear decay."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import nn
@@ -54,24 +54,34 @@ def rate_factor(step: int, steps: int, warmup: float) -> float:
     return (steps - step + 1) / (steps - rising)
 
 
-def optimizer_tensors(optimizer: TorchOptimizer) -> dict[str, torch.Tensor]:
-    """The optimiser's state as named tensors."""
+def optimizer_tensors(optimizer: TorchOptimizer, model: nn.Module) -> dict[str, torch.Tensor]:
+    """The optimiser's state as tensors, named by the parameter that they belong to."""
     state = optimizer.state_dict()["state"]
     return {
-        f"{number}.{name}": value
-        for number, values in state.items()
-        for name, value in values.items()
+        f"{name}:{field}": value
+        for number, name in enumerate(_names(optimizer, model))
+        for field, value in state.get(number, {}).items()
     }
 
 
-def load_optimizer_tensors(optimizer: TorchOptimizer, tensors: dict[str, torch.Tensor]) -> None:
-    """The counterpart of `optimizer_tensors`."""
+def load_optimizer_tensors(
+    optimizer: TorchOptimizer, model: nn.Module, tensors: Mapping[str, torch.Tensor]
+) -> None:
+    """The counterpart of `optimizer_tensors`; passes over parameters that are not there."""
+    numbers = {name: number for number, name in enumerate(_names(optimizer, model))}
     state: dict[int, dict[str, torch.Tensor]] = {}
-    for name, tensor in tensors.items():
-        number, _, field = name.partition(".")
-        state.setdefault(int(number), {})[field] = tensor
+    for key, tensor in tensors.items():
+        name, _, field = key.rpartition(":")
+        if name in numbers:
+            state.setdefault(numbers[name], {})[field] = tensor
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def _names(optimizer: TorchOptimizer, model: nn.Module) -> list[str]:
+    """The names of the optimiser's parameters, in the order in which it numbers them."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    return [names[id(parameter)] for parameter in trained(optimizer)]
 
 
 def trained(optimizer: TorchOptimizer) -> Iterator[torch.Tensor]:

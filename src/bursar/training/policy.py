@@ -133,3 +133,8 @@ class PolicyTrainer(Trainer):
         super().load_state_dict(step, state)
         self.policy.load_state_dict(state["policy"])
         self.rng = streams.restore(state["draws"])
+
+    def adopt(self, step: int, state: Mapping[str, Any], model: Mapping[str, Tensor]) -> None:
+        """Go on from a run with other tasks; the policy starts anew, its random stream does not."""
+        super().adopt(step, state, model)
+        self.rng = streams.restore(state["draws"])

@@ -12,8 +12,8 @@ import torch
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
-from bursar.config import RunConfig, build_decider, dump
-from bursar.errors import RunInterruptedError, UserError
+from bursar.config import RunConfig, build_decider, changed, dump
+from bursar.errors import RunInterruptedError, UserError, unknown
 from bursar.journal import Journal, Opening, repair
 from bursar.models import store
 from bursar.models.multitask import MultiTaskModel
@@ -123,14 +123,67 @@ def resume(
 ) -> Finished:
     """Go on with a run from its last checkpoint, bit for bit as if it had never stopped."""
     folder = Path(folder)
-    config = config_of(folder)
     with _locked(folder):
+        config = config_of(folder)
         if (folder / SCORES).exists():
             return finished(folder)
         parts = _assemble(config, tasks, cache, reading)
         session = _Session(config, folder, parts, watchers)
         checkpoint = checkpoints.latest(folder / CHECKPOINTS)
         return session.start() if checkpoint is None else session.go_on(checkpoint)
+
+
+def change_tasks(
+    folder: Path | str,
+    *,
+    add: Sequence[str | dict[str, Any]] = (),
+    drop: Sequence[str] = (),
+    tasks: Mapping[str, Task] | None = None,
+    cache: Path | None = None,
+    reading: Reading | None = None,
+) -> None:
+    """Give an unfinished run other tasks; `resume` then goes on with them.
+
+    The encoder, the heads of the tasks that stay, their optimiser state and their place in the data
+    are taken over. A new head starts from its first weights, and the policy starts anew: what it
+    learned was about other tasks.
+
+    Args:
+        folder: the run folder.
+        add: tasks as a run file says them.
+        drop: names of tasks of the run.
+        tasks: tasks made in Python, by name.
+        cache: the folder of encoded splits.
+        reading: is told of the reading and encoding.
+    """
+    folder = Path(folder)
+    with _locked(folder):
+        config = config_of(folder)
+        checkpoint = checkpoints.latest(folder / CHECKPOINTS)
+        if config.decides != "policy" or checkpoint is None or (folder / SCORES).exists():
+            raise UserError(
+                f"{folder}: tasks can be changed in an unfinished run of a policy that has a "
+                "checkpoint, and this is none"
+            )
+        config = _with_tasks(config, add, drop)
+        session = _Session(config, folder, _assemble(config, tasks, cache, reading), ())
+        session.adopt(checkpoints.load(checkpoint))
+        write_whole(folder / RUN, dump(config))
+
+
+def _with_tasks(
+    config: RunConfig, add: Sequence[str | dict[str, Any]], drop: Sequence[str]
+) -> RunConfig:
+    names = {_name(entry): entry for entry in config.tasks}
+    for name in drop:
+        if name not in names:
+            raise unknown("task", name, names, "drop")
+        del names[name]
+    return changed(config, {"tasks": [*names.values(), *add]}, "tasks")
+
+
+def _name(entry: str | dict[str, Any]) -> str:
+    return entry if isinstance(entry, str) else str(entry.get("name"))
 
 
 @contextmanager
@@ -188,7 +241,11 @@ class _Session:
         """From the first step."""
         path = self.folder / JOURNAL
         path.unlink(missing_ok=True)
-        opening = Opening(
+        with Journal.create(path, self._opening()) as journal:
+            return self._spend(self._trainer(journal))
+
+    def _opening(self) -> Opening:
+        return Opening(
             self.config.name,
             self.facts.tasks,
             dict(self.facts.sizes),
@@ -196,8 +253,16 @@ class _Session:
             self.config.decider,
             self.config.budget.model_dump(),
         )
-        with Journal.create(path, opening) as journal:
-            return self._spend(self._trainer(journal))
+
+    def adopt(self, snapshot: Snapshot) -> None:
+        """Make the checkpoint of a run with other tasks one of this configuration."""
+        position = snapshot.state["journal"]
+        with Journal.resume(self.folder / JOURNAL, position) as journal:
+            journal.append(self._opening())
+            trainer = self._trainer(journal)
+            trainer.adopt(snapshot.step, snapshot.state["trainer"], snapshot.model)
+            trainer.load_optimizer_tensors(snapshot.optimizer)
+            self._checkpoint(trainer)
 
     def go_on(self, checkpoint: Path) -> Finished:
         """From a checkpoint."""

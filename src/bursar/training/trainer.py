@@ -176,11 +176,11 @@ class Trainer(ABC):
 
     def optimizer_tensors(self) -> dict[str, Tensor]:
         """The optimiser's state as named tensors."""
-        return optimizer_tensors(self.optimizer)
+        return optimizer_tensors(self.optimizer, self.model)
 
     def load_optimizer_tensors(self, tensors: dict[str, Tensor]) -> None:
         """The counterpart of `optimizer_tensors`."""
-        load_optimizer_tensors(self.optimizer, tensors)
+        load_optimizer_tensors(self.optimizer, self.model, tensors)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything but tensors that the next step depends on."""
@@ -194,6 +194,17 @@ class Trainer(ABC):
         self.step = step
         for name, stream in self.streams.items():
             stream.load_state_dict(state["streams"][name])
+        self.spent = Spent(**state["spent"])
+
+    def adopt(self, step: int, state: Mapping[str, Any], model: Mapping[str, Tensor]) -> None:
+        """Go on from a run with other tasks: what both have in common is taken over."""
+        self.step = step
+        own = self.model.state_dict()
+        shared = {name: tensor for name, tensor in model.items() if name in own}
+        self.model.load_state_dict(own | shared)
+        for name, stream in self.streams.items():
+            if name in state["streams"]:
+                stream.load_state_dict(state["streams"][name])
         self.spent = Spent(**state["spent"])
 
 
