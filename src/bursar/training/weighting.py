@@ -1,5 +1,6 @@
 """Training as a weighting says: rounds from one snapshot."""
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,7 +12,9 @@ from torch.optim import Optimizer
 from bursar.config import RunConfig
 from bursar.journal import Journal
 from bursar.models.multitask import MultiTaskModel
+from bursar.rng import stream
 from bursar.tasks.batches import Batch, in_order
+from bursar.tasks.encoding import Encoded
 from bursar.tasks.parts import Split
 from bursar.training.evaluation import evaluate, tensors
 from bursar.training.folder import Scores
@@ -144,11 +147,19 @@ class TaskFeed:
         """The target's dev data for tuning: all of it, or the batch whose turn it is."""
         name = self._trainer.weighting.target
         encoded = self._tuned().encoded
-        size = batch or self._trainer.config.evaluate.batch
-        batches = list(in_order(name, encoded, size))
-        chosen = batches if batch is None else [batches[turn % len(batches)]]
         target = self._names.index(name)
-        yield from (self._work({target: each}, backward=True) for each in chosen)
+        if batch is None:
+            parts = list(in_order(name, encoded, self._trainer.config.evaluate.batch))
+        else:
+            parts = [self._turn(encoded, batch, turn)]
+        yield from (self._work({target: part}, backward=True) for part in parts)
+
+    def _turn(self, encoded: Encoded, size: int, turn: int) -> Batch:
+        """One of the batches that a fixed shuffle of the dev items is cut into."""
+        order = stream(self._trainer.config.seed, "tuning").permutation(len(encoded))
+        start = turn % math.ceil(len(encoded) / size) * size
+        items = order[start : start + size]
+        return Batch(self._trainer.weighting.target, items, encoded.batch(items))
 
     def dev_size(self) -> int:
         """How many dev examples of the target there are for tuning."""
