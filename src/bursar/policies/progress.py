@@ -11,6 +11,11 @@ from bursar.policies.base import Outcome, Policy
 
 #: What each forecast keeps of its past at every draw: from the last step alone to some forty.
 _KEPT = np.array([0.0, 0.5, 0.8, 0.95])
+#: By how much of its error a forecast corrects its level and its slope, and what variance the
+#: slope has for noise of variance 1: discounted least squares of a line (Brown 1963).
+_LEVEL_GAIN = 1 - _KEPT**2
+_SLOPE_GAIN = (1 - _KEPT) ** 2
+_VARIANCE = (2 * (1 - _KEPT) ** 3 / (1 + _KEPT) ** 3).tolist()
 #: A recent forecast error counts this much, an older one ever less.
 _RECENT = 0.1
 
@@ -31,7 +36,7 @@ class Progress(Policy):
 
     A batch's loss is noisy. Three things keep noise from being taken for progress:
 
-    - Slopes come from discounted least squares (Brown 1963), at four rates from "the last step" to
+    - Slopes come from discounted least squares, at four rates from "the last step" to
       "the last forty". Each task uses the rate that forecast its own batches best: a clean curve is
       followed at once, a noisy one is averaged.
     - Noise shows in rises that are taken back at the next draw. A task's noise variance is
@@ -72,6 +77,8 @@ class Progress(Policy):
         self._seen = np.zeros(len(self.tasks), dtype=np.int64)
         self._rises = np.zeros(len(self.tasks))
         self._products = np.zeros(len(self.tasks))
+        self._best = np.zeros(len(self.tasks))
+        self._variances = np.zeros(len(self.tasks))
         self._share()
 
     def probabilities(self) -> NDArray[np.float64]:
@@ -100,31 +107,31 @@ class Progress(Policy):
             self._correct(k, likelihood, weight)
         self._rises[k] = rise
         self._seen[k] += 1
+        self._settle(k)
 
     def _correct(self, k: int, likelihood: float, weight: float) -> None:
-        error = likelihood - self._levels[k] - self._slopes[k]
-        self._errors[k] += weight * (error * error - self._errors[k])
-        # Discounted least squares of a line, in its error-correcting form.
-        self._levels[k] += self._slopes[k] + (1 - _KEPT**2) * error
-        self._slopes[k] += (1 - _KEPT) ** 2 * error
-        self._levels[k, 0] = likelihood
+        levels, slopes, errors = self._levels[k], self._slopes[k], self._errors[k]
+        forecast = levels + slopes
+        error = likelihood - forecast
+        errors += weight * (error * error - errors)
+        levels[:] = forecast + _LEVEL_GAIN * error
+        levels[0] = likelihood
+        slopes += _SLOPE_GAIN * error
 
-    def _estimates(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Each task's slope and its variance, by the forecast that erred least."""
-        best = self._errors.argmin(axis=1)
-        slopes = self._slopes[np.arange(len(best)), best]
-        noise = np.maximum(-self._products, 0.0)
-        return slopes, noise * (2 * (1 - _KEPT) ** 3 / (1 + _KEPT) ** 3)[best]
+    def _settle(self, k: int) -> None:
+        """The task's slope and its variance, by the forecast that erred least."""
+        rate = int(self._errors[k].argmin())
+        self._best[k] = self._slopes[k, rate]
+        self._variances[k] = max(-float(self._products[k]), 0.0) * _VARIANCE[rate]
 
     def _share(self) -> None:
         new = self._seen < 2
         if new.any():
             shares, trust = new / new.sum(), 1.0
         else:
-            slopes, variances = self._estimates()
-            rising = np.maximum(slopes, 0.0)
-            total, squares = rising.sum(), slopes @ slopes
-            trust = max(0.0, 1 - variances.sum() / squares) if total > 0 else 0.0
+            rising = np.maximum(self._best, 0.0)
+            total, squares = rising.sum(), self._best @ self._best
+            trust = max(0.0, 1 - self._variances.sum() / squares) if total > 0 else 0.0
             shares = rising / total if total > 0 else rising
         sought = (1 - self._explore) * trust
         probabilities: NDArray[np.float64] = sought * shares + (1 - sought) / len(self.tasks)
@@ -133,10 +140,10 @@ class Progress(Policy):
 
     def inner(self) -> dict[str, Any]:
         """The slopes and their standard errors by task."""
-        slopes, variances = self._estimates()
+        errors = np.sqrt(self._variances)
         return {
-            "slopes": dict(zip(self.tasks, slopes.tolist(), strict=True)),
-            "errors": dict(zip(self.tasks, np.sqrt(variances).tolist(), strict=True)),
+            "slopes": dict(zip(self.tasks, self._best.tolist(), strict=True)),
+            "errors": dict(zip(self.tasks, errors.tolist(), strict=True)),
         }
 
     def _state(self) -> dict[str, Any]:
@@ -146,6 +153,8 @@ class Progress(Policy):
         for name in _ARRAYS:
             dtype = np.int64 if name == "seen" else np.float64
             setattr(self, f"_{name}", np.array(state[name], dtype=dtype))
+        for k in range(len(self.tasks)):
+            self._settle(k)
         self._share()
 
 

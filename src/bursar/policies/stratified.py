@@ -1,5 +1,6 @@
 """Draws that keep to their distribution more closely than chance would."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -70,9 +71,9 @@ class Stratified(Policy):
         if behind[furthest] >= 1 - _ROUNDING or behind[furthest] <= _ROUNDING:
             return furthest
         index = self._at_random(behind, probabilities, rng)
-        counts = self._drawn.astype(np.float64)
-        counts[index] += 1
-        if _can_be_met(asked, counts, probabilities):
+        lead = self._drawn - asked
+        lead[index] += 1
+        if _can_be_met(lead, probabilities):
             return index
         return int(_deadlines(behind, probabilities).argmin())
 
@@ -83,9 +84,9 @@ class Stratified(Policy):
         rng: np.random.Generator,
     ) -> int:
         # Of the task's next job, what falls to this step and what remains of it before this step.
-        now = np.clip(behind, 0.0, probabilities)
+        now = np.minimum(behind, probabilities)
         remaining = 1 - np.maximum(behind - probabilities, 0.0)
-        cumulative = np.cumsum(np.where(behind > _ROUNDING, now / remaining, 0.0))
+        cumulative = np.where(behind > _ROUNDING, now / remaining, 0.0).cumsum()
         point = rng.random() * cumulative[-1]
         return int(cumulative.searchsorted(point, side="right"))
 
@@ -125,23 +126,23 @@ def _deadlines(
     return steps
 
 
-def _can_be_met(
-    asked: NDArray[np.float64], counts: NDArray[np.float64], probabilities: NDArray[np.float64]
-) -> bool:
+def _can_be_met(lead: NDArray[np.float64], probabilities: NDArray[np.float64]) -> bool:
     """Whether all deadlines after this step can be met if the distribution stays.
 
-    They can if, for every s, at most s of them lie within the next s steps. It is enough to look
-    until every task that is ahead now has been caught up with.
+    `lead` is by how much each count is ahead of its share. The deadlines can be met if, for every
+    s, at most s of them lie within the next s steps. It is enough to look until every task that is
+    ahead now has been caught up with.
     """
-    ahead = counts > asked + _ROUNDING
+    ahead = lead > _ROUNDING
     if np.count_nonzero(ahead) < 2:
         return True
-    horizon = np.ceil(np.max((counts - asked)[ahead] / probabilities[ahead]))
+    horizon = math.ceil((lead[ahead] / probabilities[ahead]).max())
     if horizon > _HORIZON:
         return False
-    live = probabilities > 0
-    lead, rate = (counts - asked)[live], probabilities[live]
-    jobs = np.maximum(np.floor(horizon * rate - lead + _ROUNDING), 0).astype(np.int64)
-    number = np.arange(1, jobs.sum() + 1) - np.repeat(np.cumsum(jobs) - jobs, jobs)
-    deadlines = np.ceil((np.repeat(lead, jobs) + number) / np.repeat(rate, jobs) - _ROUNDING)
-    return bool(np.all(np.sort(deadlines) >= np.arange(1, len(deadlines) + 1)))
+    jobs = np.maximum(horizon * probabilities - lead + _ROUNDING, 0).astype(np.int64)
+    task = np.arange(len(jobs)).repeat(jobs)
+    order = np.arange(1, len(task) + 1)
+    number = order - (jobs.cumsum() - jobs)[task]
+    deadlines = np.ceil((lead[task] + number) / probabilities[task] - _ROUNDING)
+    deadlines.sort()
+    return bool((deadlines >= order).all())

@@ -1,0 +1,109 @@
+"""Figure 1 of Glover and Hokamp (2019): what each policy makes of the MTL bandit."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bursar.bandit import CONTENDERS, Comparison, compare
+from bursar.errors import UserError, unknown
+from bursar.report.curves import Floats, thinned
+from bursar.report.document import Plot, document, plots, table
+from bursar.report.style import Look, looks, panels, plotly, safe
+from bursar.report.words import Words
+from bursar.training.files import write_whole
+
+#: Thompson sampling is left out: it serves one primary arm, and here all arms count.
+POLICIES = tuple(name for name in CONTENDERS if name != "thompson")
+HEAD = ("policy", "median final score", "gap closed", "above random", "above oracle")
+_WORDS = Words(
+    "Figure 1",
+    "The mean score over arms and environments: a line for the median seed, a band for all seeds.",
+)
+
+
+def bandit_report(
+    out: Path,
+    policies: Sequence[str] = POLICIES,
+    *,
+    arms: int = 8,
+    steps: int = 1000,
+    environments: int = 8,
+    seeds: int = 10,
+    seed: int = 0,
+    workers: int = 1,
+) -> Comparison:
+    """Compare policies in the bandit and write `report.html` with the table and Figure 1 to `out`.
+
+    Args:
+        out: the folder of the report.
+        policies: names among `bursar.bandit.CONTENDERS`.
+        arms: tasks in an environment.
+        steps: draws in a run.
+        environments: how many to draw.
+        seeds: runs of each policy in each environment.
+        seed: everything follows from it.
+        workers: processes.
+    """
+    plotly()
+    for name in policies:
+        if name not in CONTENDERS:
+            raise unknown("policy", name, CONTENDERS, "bandit")
+    sizes = {"arms": arms, "steps": steps, "environments": environments, "seeds": seeds}
+    for what, size in sizes.items():
+        if size < 1:
+            raise UserError(f"{what}: expected at least 1, found {size}")
+    makers = {name: CONTENDERS[name] for name in policies}
+    comparison = compare(makers, **sizes, seed=seed, workers=workers)
+    lead = ", ".join(f"{size} {what}" for what, size in sizes.items())
+    body = [table(HEAD, rows(comparison)), *plots([Plot(_WORDS, bandit_curves(comparison))])]
+    out.mkdir(parents=True, exist_ok=True)
+    write_whole(out / "report.html", document("The MTL bandit", lead, body))
+    return comparison
+
+
+def rows(comparison: Comparison) -> list[tuple[str, ...]]:
+    """The table under `HEAD`, best policy first."""
+    environments = comparison.curves.shape[1]
+    return [
+        (
+            line.policy,
+            f"{line.score:.4f}",
+            f"{line.closed:.2f}",
+            f"{line.over_random} of {environments}",
+            f"{line.over_oracle} of {environments}",
+        )
+        for line in comparison.standings()
+    ]
+
+
+def bandit_curves(comparison: Comparison) -> Any:
+    """Figure 1 as a plotly figure: a line for the median seed, a band for all seeds."""
+    figure = panels()
+    names = [line.policy for line in comparison.standings()]
+    for name, look in looks(names).items():
+        of_seeds = comparison.curves[comparison.policies.index(name)].mean(axis=0)
+        figure.add_traces(_band(name, look, of_seeds))
+    figure.update_xaxes(title_text="step")
+    figure.update_yaxes(title_text="mean score", rangemode="tozero")
+    figure.update_layout(height=520)
+    return figure
+
+
+def _band(name: str, look: Look, scores: Floats) -> list[Any]:
+    go, _ = plotly()
+    places = thinned(scores.shape[1], most=250)
+    shown = scores[:, places]
+    common = {"x": places + 1, "legendgroup": name, "mode": "lines"}
+    edge = {"line": {"width": 0}, "showlegend": False, "hoverinfo": "skip", **common}
+    return [
+        go.Scatter(y=shown.min(axis=0), **edge),
+        go.Scatter(y=shown.max(axis=0), fill="tonexty", fillcolor=look.faint(0.2), **edge),
+        go.Scatter(
+            y=np.median(shown, axis=0),
+            name=safe(name),
+            line={"color": look.colour, "dash": look.dash, "width": 2.5},
+            **common,
+        ),
+    ]

@@ -1,0 +1,32 @@
+"""The bandit's report: a table, Figure 1, and one sentence for a mistake."""
+
+import pytest
+
+from bursar.bandit import CONTENDERS, compare
+from bursar.errors import UserError
+from bursar.report.bandit import HEAD, bandit_curves, bandit_report, rows
+
+SMALL = {"arms": 3, "steps": 30, "environments": 2, "seeds": 2}
+
+
+def test_figure_1_has_a_line_and_a_band_for_each_policy():
+    figure = bandit_curves(compare({"random": CONTENDERS["random"]}, **SMALL))
+    named = [trace.name for trace in figure.data if trace.showlegend is not False]
+    assert sorted(named) == ["oracle", "random"]
+    low, high, median = (list(trace.y) for trace in figure.data[:3])
+    assert all(a <= b <= c for a, b, c in zip(low, median, high, strict=True))
+    assert list(figure.data[0].x) == list(range(1, 31))
+
+
+def test_the_report_holds_the_table(tmp_path):
+    comparison = bandit_report(tmp_path / "bandit", ["random"], **SMALL)
+    page = (tmp_path / "bandit" / "report.html").read_text(encoding="utf-8")
+    assert all(f"<th>{cell}</th>" in page for cell in HEAD)
+    assert all(f"<td>{cell}</td>" in page for row in rows(comparison) for cell in row)
+
+
+def test_a_mistake_is_named(tmp_path):
+    with pytest.raises(UserError, match="unknown policy 'progres'; did you mean 'progress'"):
+        bandit_report(tmp_path, ["progres"])
+    with pytest.raises(UserError, match="arms: expected at least 1, found 0"):
+        bandit_report(tmp_path, arms=0)
