@@ -1,0 +1,495 @@
+"""The command line: what each command prints, and what bad input gets."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+
+from bursar import cli
+from bursar.cli import main
+from bursar.progress import Bars, Lines, live
+
+SMALL = {
+    "encoder": "small",
+    "layers": 1,
+    "width": 16,
+    "attention_heads": 2,
+    "vocabulary": 100,
+    "max_length": 16,
+}
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command answered."""
+
+    code: int
+    out: str
+    err: str
+
+
+Bursar = Callable[..., Said]
+
+
+@pytest.fixture
+def bursar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bursar:
+    """Runs the command line in this process."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delenv("BURSAR_DATA", raising=False)
+
+    def run(*words: str | Path) -> Said:
+        monkeypatch.setattr(sys, "argv", ["bursar", *map(str, words)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        return Said(int(ended.value.code or 0), said.out, said.err)
+
+    return run
+
+
+def table(rows: int, words: tuple[str, str]) -> str:
+    lines = [f"a {words[row % 2]} one {row},{words[row % 2]}" for row in range(rows)]
+    return "\n".join(["sentence,y", *lines]) + "\n"
+
+
+def write_project(folder: Path, **changes: Any) -> Path:
+    """A run file with two tasks of one's own beside it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, words in (("mood", ("good", "bad")), ("size", ("large", "small"))):
+        (folder / f"{name}.csv").write_text(table(16, words))
+        (folder / f"{name}-dev.csv").write_text(table(6, words))
+    own = [
+        {
+            "name": name,
+            "train": f"{name}.csv",
+            "dev": f"{name}-dev.csv",
+            "text": "sentence",
+            "label": "y",
+        }
+        for name in ("mood", "size")
+    ]
+    values = {
+        "name": "small",
+        "tasks": own,
+        "model": SMALL,
+        "budget": {"steps": 6, "batch": 4},
+        "optimizer": {"lr": 1e-3},
+        "evaluate": {"every": 3},
+    }
+    path = folder / "run.yaml"
+    path.write_text(yaml.safe_dump(values | changes))
+    return path
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return write_project(tmp_path / "project")
+
+
+def test_a_run_prints_its_progress_its_scores_and_where_it_is(
+    bursar: Bursar, project: Path, tmp_path: Path
+) -> None:
+    said = bursar("run", project, "--out", tmp_path / "run")
+    assert said.code == 0, said.err
+    assert said.err == ""
+    lines = said.out.splitlines()
+    assert any(line.startswith("small: step 3/6  loss") and "mood" in line for line in lines)
+    assert any(line.startswith("small: step 6/6  dev ") for line in lines)
+    assert "accuracy" in said.out
+    assert f"Run folder: {tmp_path / 'run'}" in said.out
+    assert f"Report: {tmp_path / 'run' / 'report.html'}" in said.out
+    names = {path.name for path in (tmp_path / "run").iterdir()} - {".lock"}
+    assert names == {
+        "run.yaml",
+        "journal.jsonl",
+        "checkpoints",
+        "model",
+        "scores.json",
+        "report.html",
+    }
+    assert not list((tmp_path / "run").rglob(".*.making"))
+
+
+def test_quiet_prints_the_score_and_nothing_else(
+    bursar: Bursar, project: Path, tmp_path: Path
+) -> None:
+    said = bursar("run", project, "--out", tmp_path / "run", "-q")
+    score = json.loads((tmp_path / "run/scores.json").read_text())["score"]
+    assert said == Said(0, f"{100 * score:.2f}\n", "")
+    assert bursar("resume", tmp_path / "run", "--quiet") == said
+
+
+def test_a_run_goes_to_the_folder_of_its_name_where_the_user_stands(
+    bursar: Bursar, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    changes = ("--set", "name=other", "--set", "policy=task_size", "--set", "budget.steps=2")
+    assert bursar("run", "project/run.yaml", *changes, "-q").code == 0
+    kept = yaml.safe_load((tmp_path / "runs/other/run.yaml").read_text())
+    assert kept["policy"] == {"name": "task_size"}
+    assert kept["budget"]["steps"] == 2
+    assert kept["tasks"][0]["train"] == str(project.parent / "mood.csv")
+
+
+def test_the_run_file_of_a_folder_gives_the_same_scores_again(
+    bursar: Bursar, project: Path, tmp_path: Path
+) -> None:
+    assert bursar("run", project, "--out", tmp_path / "one", "-q").code == 0
+    assert bursar("run", tmp_path / "one/run.yaml", "--out", tmp_path / "two", "-q").code == 0
+    for name in ("scores.json", "run.yaml", "model/model.safetensors", "model/heads.safetensors"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_a_model_is_scored_and_predicts(bursar: Bursar, project: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    bursar("run", project, "--out", run, "-q")
+    scores = json.loads((run / "scores.json").read_text())
+
+    assert bursar("evaluate", run, "-q").out == f"{100 * scores['score']:.2f}\n"
+    said = bursar("evaluate", run, "--split", "train")
+    assert said.code == 0
+    assert "mood" in said.out
+    assert "mean" in said.out
+
+    new = tmp_path / "new.csv"
+    new.write_text("sentence\na good one\na bad one\nsomething else\n")
+    said = bursar("predict", run, "--task", "mood", new)
+    answers = [json.loads(line) for line in said.out.splitlines()]
+    assert said.code == 0
+    assert len(answers) == 3
+    assert set(answers) <= {"good", "bad"}
+
+    dev = bursar("predict", run, "--task", "mood", "dev").out.splitlines()
+    expected = ["good", "bad"] * 3
+    hits = sum(json.loads(line) == label for line, label in zip(dev, expected, strict=True))
+    assert hits / 6 == pytest.approx(scores["tasks"]["mood"]["score"])
+
+    for words, sentence in (
+        (("predict", run, "--task", "moot", new), "unknown task 'moot'; did you mean 'mood'?"),
+        (("predict", run, "--task", "mood", tmp_path / "none.csv"), "found neither"),
+        (("evaluate", run, "--split", "exam"), "unknown split 'exam'"),
+    ):
+        refused(bursar(*words), sentence)
+
+
+def test_numbers_below_zero_are_labels_like_others(bursar: Bursar, tmp_path: Path) -> None:
+    project = write_project(tmp_path / "project", tasks=[task(kind="regress")])
+    for name in ("mood.csv", "mood-dev.csv"):
+        rows = "".join(f"a text {row},{-1 - row}\n" for row in range(8))
+        (project.parent / name).write_text("sentence,y\n" + rows)
+    score = bursar("run", project, "--out", tmp_path / "run", "-q")
+    assert score.code == 0
+    assert bursar("evaluate", tmp_path / "run", "-q") == score
+
+
+def test_a_run_that_is_not_finished_is_not_scored(
+    bursar: Bursar, project: Path, tmp_path: Path
+) -> None:
+    refused(bursar("evaluate", tmp_path / "none"), "none")
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun/run.yaml").write_text(project.read_text())
+    refused(bursar("evaluate", tmp_path / "begun"), "expected a finished run", "bursar resume")
+
+
+def test_tasks_lists_what_is_known_and_found(bursar: Bursar, tmp_path: Path) -> None:
+    said = bursar("tasks")
+    assert said.code == 0
+    for word in ("digits/larger", "glue/rte", "classify", "regress", "accuracy"):
+        assert word in said.out
+
+
+def test_a_comparison_runs_each_policy_once(bursar: Bursar, project: Path, tmp_path: Path) -> None:
+    words = ("compare", project, "--out", tmp_path / "study", "--seeds", "1,2")
+    policies = ("--policies", "random, {name: temperature, temperature: 2}")
+    said = bursar(*words, *policies)
+    assert said.code == 0, said.err
+    assert "temperature(temperature=2), seed 2: step 6/6" in said.out
+    assert f"Report: {tmp_path / 'study' / 'report.html'}" in said.out
+    files = sorted((tmp_path / "study").rglob("scores.json"))
+    assert len(files) == 4
+    before = [file.stat().st_mtime_ns for file in files]
+
+    again = bursar(*words, *policies, "-q")
+    assert again.code == 0
+    assert "seed 2" not in again.out
+    assert (
+        again.out.splitlines()[:6]
+        == [
+            line
+            for line in said.out.splitlines()
+            if not line.startswith(("random,", "temperature("))
+        ][:6]
+    )
+    assert [file.stat().st_mtime_ns for file in files] == before
+
+    other = bursar(*words, *policies, "--set", "budget.steps=7")
+    refused(other, "there is a run of another configuration here")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentences"),
+    [
+        (("--policies", "random,randm"), ["--policies", "unknown policy 'randm'", "'random'"]),
+        (("--policies", "{eta: 1}"), ["--policies", "expected a name"]),
+        (("--policies", "3"), ["--policies"]),
+        (("--policies", ""), ["--policies", "expected at least one value"]),
+        (("--policies", "[random"), ["--policies", "with commas between"]),
+        (("--policies", "random,random"), ["--policies", "different values", "random twice"]),
+        (("--policies", "random", "--seeds", "1,x"), ["--seeds", "found 'x'"]),
+        (("--policies", "random", "--seeds", "-1"), ["--seeds", "found -1"]),
+        (("--policies", "random", "--seeds", "2,2"), ["--seeds", "2 twice"]),
+    ],
+    ids=str,
+)
+def test_a_comparison_of_nonsense_is_refused(
+    words: tuple[str, ...], sentences: list[str], bursar: Bursar, project: Path, tmp_path: Path
+) -> None:
+    refused(bursar("compare", project, "--out", tmp_path / "study", *words), *sentences)
+    assert not (tmp_path / "study").exists()
+
+
+def test_the_demo_compares_three_policies_twice_in_a_row(bursar: Bursar, tmp_path: Path) -> None:
+    for _ in range(2):
+        said = bursar("demo", "--out", tmp_path / "demo", "--steps", "12", "--quiet")
+        assert said.code == 0, said.err
+        for word in ("random", "task_size", "temperature", "report.html"):
+            assert word in said.out
+    assert len(list((tmp_path / "demo").rglob("scores.json"))) == 3
+    refused(bursar("demo", "--out", tmp_path / "none", "--steps", "0"), "budget.steps", "found 0")
+    assert not (tmp_path / "none").exists()
+
+
+def test_help_teaches_by_example(bursar: Bursar) -> None:
+    assert "bursar demo" in bursar("--help").out
+    for command in ("run", "resume", "evaluate", "predict", "tasks", "compare"):
+        said = bursar(command, "--help")
+        assert said.code == 0
+        assert f"\n  bursar {command}" in said.out
+
+
+def refused(said: Said, *words: str) -> None:
+    """One sentence on the error stream, exit code 2, no traceback."""
+    assert said.code == 2, said
+    [line] = said.err.splitlines()
+    assert line.startswith("bursar: ")
+    for word in words:
+        assert word in line, line
+
+
+def task(**changes: Any) -> dict[str, Any]:
+    own = {"name": "mood", "train": "mood.csv", "dev": "mood-dev.csv"}
+    return own | {"text": "sentence", "label": "y"} | changes
+
+
+BAD: dict[str, tuple[dict[str, Any], dict[str, bytes], list[str]]] = {
+    "unknown key": ({"polcy": "random"}, {}, ["run.yaml", "'polcy'", "'policy'"]),
+    "unknown policy": ({"policy": "exp4"}, {}, ["unknown policy 'exp4'", "exp3s", "thompson"]),
+    "unknown option": ({"policy": {"name": "exp3s", "nu": 1}}, {}, ["'nu'", "eta", "epsilon"]),
+    "unknown task": ({"tasks": ["glue/rtee"]}, {}, ["'glue/rtee'", "did you mean 'glue/rte'"]),
+    "task without data": ({"tasks": ["glue/rte"]}, {}, ["glue/rte", "BURSAR_DATA"]),
+    "unknown key of a task": ({"tasks": [task(txt="x")]}, {}, ["mood", "'txt'", "'text'"]),
+    "missing key of a task": ({"tasks": [{"name": "mood"}]}, {}, ["mood", "train"]),
+    "wrong type in a task": ({"tasks": [task(labels=3)]}, {}, ["mood"]),
+    "unknown kind": ({"tasks": [task(kind="sort")]}, {}, ["'sort'", "classify"]),
+    "unknown metric": ({"tasks": [task(metrics=["bleu"])]}, {}, ["'bleu'", "accuracy"]),
+    "missing file": ({"tasks": [task(train="none.csv")]}, {}, ["none.csv", "no such file"]),
+    "missing column": ({"tasks": [task(text="words")]}, {}, ["mood.csv", "words", "sentence"]),
+    "label not in the set": (
+        {"tasks": [task()]},
+        {"mood-dev.csv": b"sentence,y\na,good\nb,ugly\n"},
+        ["mood-dev.csv", "row 3", "'ugly'", "good"],
+    ),
+    "too few columns": (
+        {"tasks": [task()]},
+        {"mood.csv": b"sentence,y\na,good\nb\nc,bad\n"},
+        ["mood.csv", "row 3", "1", "2"],
+    ),
+    "empty split": ({"tasks": [task()]}, {"mood-dev.csv": b"sentence,y\n"}, ["mood-dev.csv"]),
+    "empty file": ({"tasks": [task()]}, {"mood.csv": b""}, ["mood.csv"]),
+    "not UTF-8": (
+        {"tasks": [task()]},
+        {"mood.csv": b"sentence,y\na,good\n\xff\xfe,bad\n"},
+        ["mood.csv", "UTF-8"],
+    ),
+    "one class": (
+        {"tasks": [task()]},
+        {"mood.csv": b"sentence,y\na,good\nb,good\n"},
+        ["mood.csv", "good", "two or more"],
+    ),
+    "one class of two": (
+        {"tasks": [task(labels=["good", "bad"])]},
+        {"mood.csv": b"sentence,y\na,good\nb,good\n"},
+        ["mood.csv", "one class only", "good"],
+    ),
+    "no number": (
+        {"tasks": [task(kind="regress")]},
+        {"mood.csv": b"sentence,y\na,1.5\nb,much\n"},
+        ["mood.csv", "row 3", "'much'", "number"],
+    ),
+    "one number": (
+        {"tasks": [task(kind="regress")]},
+        {"mood.csv": b"sentence,y\na,1\nb,1\n", "mood-dev.csv": b"sentence,y\na,1\nb,2\n"},
+        ["mood.csv", "two or more"],
+    ),
+    "twice": ({"tasks": [task(), task()]}, {}, ["different names", "'mood' twice"]),
+    "texts and images": ({"tasks": [task(), "digits/left"]}, {}, ["digits/left", "images"]),
+    "encoder of images": (
+        {"tasks": [task()], "model": {"encoder": "cnn"}},
+        {},
+        ["model.encoder", "'cnn'"],
+    ),
+    "encoder of texts": (
+        {"tasks": ["digits/left"], "model": {"encoder": "small"}},
+        {},
+        ["model.encoder", "'small'"],
+    ),
+    "encoder that is nowhere": (
+        {"tasks": [task()], "model": {"encoder": "./none"}},
+        {},
+        ["model.encoder", "./none"],
+    ),
+    "width": ({"model": SMALL | {"width": 17}}, {}, ["model.width", "17"]),
+    "too many frozen": ({"model": SMALL | {"freeze": 3}}, {}, ["model.freeze", "3", "1"]),
+    "no budget": ({"budget": {"steps": 0}}, {}, ["budget.steps", "found 0"]),
+    "no batch": ({"budget": {"batch": 0}}, {}, ["budget.batch", "found 0"]),
+    "no tasks": ({"tasks": []}, {}, ["tasks", "at least one"]),
+    "policy's own mistake": (
+        {"policy": {"name": "fixed", "probabilities": {"mood": 1}}},
+        {},
+        ["policy fixed", "mood", "size"],
+    ),
+    "device": ({"device": "abacus"}, {}, ["device", "'abacus'"]),
+    "device that is not here": ({"device": "cuda:77"}, {}, ["device", "'cuda:77'"]),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_sentence_and_nothing_half_written(
+    case: str, bursar: Bursar, tmp_path: Path
+) -> None:
+    changes, files, words = BAD[case]
+    project = write_project(tmp_path / "project", **changes)
+    for name, content in files.items():
+        (project.parent / name).write_bytes(content)
+    there = sorted(tmp_path.rglob("*"))
+    refused(bursar("run", project, "--out", tmp_path / "out"), *words)
+    assert sorted(tmp_path.rglob("*")) == there
+
+
+def test_a_run_file_that_is_no_mapping_is_refused(bursar: Bursar, tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("- glue/rte\n")
+    refused(bursar("run", tmp_path / "run.yaml"), "run.yaml", "a mapping", "a list")
+    refused(bursar("run", tmp_path / "none.yaml"), "none.yaml", "No such file")
+    assert [path.name for path in tmp_path.iterdir()] == ["run.yaml"]
+
+
+def test_a_folder_that_has_a_run_or_cannot_be_one_is_refused(
+    bursar: Bursar, project: Path, tmp_path: Path
+) -> None:
+    bursar("run", project, "--out", tmp_path / "run", "-q")
+    refused(bursar("run", project, "--out", tmp_path / "run"), "already", "bursar resume")
+    refused(bursar("run", project, "--out", project), "expected a folder")
+    refused(bursar("resume", tmp_path), "expected a run folder")
+
+
+def test_a_loss_that_is_no_number_exits_with_1(
+    bursar: Bursar, project: Path, tmp_path: Path
+) -> None:
+    wild = ("--set", "optimizer.lr=1e30", "--set", "budget.steps=20")
+    said = bursar("run", project, "--out", tmp_path / "run", *wild, "-q")
+    assert said.code == 1
+    [line] = said.err.splitlines()
+    assert line.startswith("bursar: task ")
+    assert "step" in line
+    assert "no number to go on from" in line
+
+
+def test_a_stopped_run_says_how_to_go_on(
+    bursar: Bursar, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(self: Lines, step: int, *_: object) -> None:
+        if step == 4:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Lines, "stepped", stop)
+        said = bursar("run", project, "--out", tmp_path / "run")
+    assert said.code == 130
+    assert said.err == "bursar: stopped; `bursar resume` goes on from the last checkpoint\n"
+    assert bursar("resume", tmp_path / "run", "-q").code == 0
+
+
+def test_a_fault_of_the_world_is_one_sentence(
+    bursar: Bursar, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device", "cache")
+
+    monkeypatch.setattr(cli, "_run_new", full)
+    said = bursar("run", project, "--out", tmp_path / "run", "-q")
+    assert (said.code, said.out) == (1, "")
+    assert said.err == "bursar: [Errno 28] No space left on device: 'cache'\n"
+
+
+def test_a_policy_of_ones_own_lies_where_the_user_stands(
+    bursar: Bursar, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a_policy_that_lies_here.py").write_text(
+        "from bursar.policies import Random\n\nclass Mine(Random):\n    pass\n"
+    )
+    mine = ("--set", "policy=a_policy_that_lies_here:Mine", "--set", "budget.steps=2")
+    said = bursar("run", project, "--out", tmp_path / "run", *mine, "-q")
+    assert said.code == 0, said.err
+
+
+def test_the_installed_command_answers_without_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("tasks: [digits/left]\npolicy: randm\n")
+    command = [sys.executable, "-m", "bursar.cli", "run", str(tmp_path / "run.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith(f"bursar: {tmp_path / 'run.yaml'}: policy: unknown policy")
+    assert len(done.stderr.splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["run.yaml"]
+
+
+def test_a_terminal_gets_a_bar_with_shares_loss_and_speed() -> None:
+    screen = StringIO()
+    console = Console(file=screen, force_terminal=True, width=160)
+    with live(console) as progress:
+        bars = Bars(progress, "a [run]", 20)
+        bars.reading("mood", "train", 2048)
+        progress.refresh()
+        for step in range(1, 21):
+            bars.stepped(step, "mood" if step % 4 else "size", 0.5, 100)
+        bars.evaluated(20, {}, 0.625, best=True)
+        progress.refresh()
+    shown = screen.getvalue()
+    for word in ("a [run]", "reading mood train: 2,048 rows", "20/20", "dev 62.5 (best)"):
+        assert word in shown
+    for word in ("loss 0.500", "tokens/s", "mood 75%, size 25%"):
+        assert word in shown
+
+
+def test_a_pipe_gets_about_ten_lines_a_run() -> None:
+    screen = StringIO()
+    lines = Lines(Console(file=screen, width=80), "[bold]run", 1000)
+    for rows in (2048, 4096):
+        lines.reading("mood", "train", rows)
+    for step in range(1, 1001):
+        lines.stepped(step, "mood", 0.25, 10)
+    lines.evaluated(1000, {}, 0.5, best=False)
+    shown = screen.getvalue().splitlines()
+    assert shown[0] == "[bold]run: reading mood train"
+    assert len(shown) == 12
+    assert shown[-1] == "[bold]run: step 1000/1000  dev 50.0"
