@@ -52,9 +52,7 @@ FIXED: dict[str, Callable[[Tasks], Policy]] = {
 }
 LEARNING: dict[str, Callable[[Tasks], Policy]] = {
     "exp3s": Exp3S,
-    "thompson without propensities": lambda tasks: Thompson(
-        tasks, tasks[0], batches=1, propensity=uniform
-    ),
+    "thompson without propensities": lambda tasks: Thompson(tasks, tasks[0], propensity=uniform),
 }
 #: No goal was set for these; their figures are shown all the same.
 OTHERS: dict[str, Callable[[Tasks], Policy]] = {

@@ -124,7 +124,7 @@ class Policy(ABC):
     def _choose(self, probabilities: NDArray[np.float64], rng: np.random.Generator) -> int:
         """A task's place, drawn from this distribution."""
         if probabilities is not self._cumulative_of:
-            self._cumulative = np.cumsum(probabilities)
+            self._cumulative = probabilities.cumsum()
             self._cumulative_of = probabilities
         # Scaling by the last sum absorbs rounding; "right" never lands on a zero probability.
         point = rng.random() * self._cumulative[-1]

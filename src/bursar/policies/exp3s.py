@@ -105,9 +105,10 @@ class Exp3S(Policy):
 
     def _set_rho(self, rho: NDArray[np.float64]) -> None:
         self._rho = rho
-        self._probabilities = (1 - self._epsilon) * rho
-        self._probabilities += self._epsilon / len(rho)
-        self._probabilities.flags.writeable = False
+        probabilities = rho * (1 - self._epsilon)
+        probabilities += self._epsilon / len(rho)
+        probabilities.flags.writeable = False
+        self._probabilities = probabilities
 
     def inner(self) -> dict[str, Any]:
         """The weights by task."""

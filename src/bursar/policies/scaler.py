@@ -72,7 +72,7 @@ class QuantileScaler:
             self._reservoir.append(value)
             insort(self._sorted, value)
             return
-        place = int(self._rng.integers(self._seen))
+        place = int(self._rng.random() * self._seen)
         if place < self._size:
             # The sorted copy makes a quantile two look-ups instead of a sort.
             del self._sorted[bisect_left(self._sorted, self._reservoir[place])]

@@ -1,5 +1,6 @@
 """A distribution that changes by plan."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Self
 
@@ -15,8 +16,8 @@ class Schedule(Policy):
 
     A counterfactual policy that may depend on time, where Glover and Hokamp (2019) learn one
     distribution for the whole run. The phases are of equal length. At the centre of a phase its
-    distribution is drawn from; between centres the two neighbours are mixed linearly, and before
-    the first and after the last centre nothing changes.
+    distribution is drawn from; between centres the two neighbours are mixed linearly, in 256 steps,
+    and before the first and after the last centre nothing changes.
 
     Args:
         phases: for each phase, by task, its probability; together 1, within 1e-6.
@@ -38,6 +39,8 @@ class Schedule(Policy):
         if steps < 1:
             raise ValueError(f"steps: expected at least 1, found {steps}")
         self._phases = np.stack([self._phase(phase, i) for i, phase in enumerate(phases)])
+        # After the last phase nothing changes.
+        self._changes = np.diff(self._phases, axis=0, append=self._phases[-1:])
         self._steps = steps
         self._position = -1.0
         self._probabilities = np.empty(0)
@@ -60,12 +63,11 @@ class Schedule(Policy):
         """The mixture of the two phases whose centres are nearest."""
         # Measured in phases from the first centre, which lies half a phase after the start.
         position = self.draws / self._steps * len(self._phases) - 0.5
-        position = min(max(position, 0.0), len(self._phases) - 1.0)
+        position = math.floor(min(max(position, 0.0), len(self._phases) - 1.0) * 256) / 256
         if position != self._position:
             self._position = position
-            before = min(int(position), max(0, len(self._phases) - 2))
-            share = position - before
-            after = min(before + 1, len(self._phases) - 1)
-            mixed = (1 - share) * self._phases[before] + share * self._phases[after]
-            self._probabilities = distribution(mixed, "phases")
+            before = int(position)
+            self._probabilities = (position - before) * self._changes[before]
+            self._probabilities += self._phases[before]
+            self._probabilities.flags.writeable = False
         return self._probabilities
