@@ -10,7 +10,14 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, BertConfig, BertModel, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    BertConfig,
+    BertModel,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 from transformers.utils import logging as transformers_logging
 
 from bursar.errors import UserError
@@ -169,7 +176,21 @@ def build_text_encoder(spec: ModelSpec, folder: str | None, vocabulary: int) -> 
         model: PreTrainedModel = BertModel(_small(spec, vocabulary), add_pooling_layer=False)
     else:
         model = _pretrained(folder, spec.layers)
+        _long_enough(model.config, spec.max_length)
     return TextEncoder(model, spec.pooling, spec.freeze)
+
+
+def _long_enough(config: PreTrainedConfig, max_length: int) -> None:
+    positions = getattr(config, "max_position_embeddings", None)
+    if positions is None:
+        return
+    # RoBERTa and its kin count positions from behind the padding's id.
+    if config.model_type in ("roberta", "xlm-roberta", "camembert"):
+        positions -= config.pad_token_id + 1
+    if max_length > positions:
+        raise UserError(
+            f"model.max_length: found {max_length}, but the encoder reads {positions} tokens"
+        )
 
 
 def _small(spec: ModelSpec, vocabulary: int) -> BertConfig:

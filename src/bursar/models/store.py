@@ -1,6 +1,7 @@
 """Building a model from its spec, and keeping it in a folder that transformers reads too."""
 
 import json
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -31,6 +32,7 @@ FORMAT = 1
 ABOUT = "bursar.json"
 HEADS = "heads.safetensors"
 WEIGHTS = "model.safetensors"
+TOKENIZER = "tokenizer.json"
 
 
 @dataclass(frozen=True)
@@ -62,16 +64,16 @@ def tokenizer_for(spec: ModelSpec, texts: Texts, cache: Path | None = None) -> T
     name = source(spec)
     if name is not None:
         return _pretrained_tokenizer(name, spec.max_length)
-    words = f"{spec.vocabulary}\x1f{texts.fingerprint}"
+    words = f"bpe\x1f{spec.vocabulary}\x1f{texts.fingerprint}"
     folder = (cache or default_cache()) / "vocabularies"
-    path = folder / blake2b(words.encode(), digest_size=16).hexdigest()
+    path = folder / blake2b(words.encode(), digest_size=16).hexdigest() / TOKENIZER
     if not path.exists():
         learned = Tokenizer.train(texts.read(), spec.vocabulary, spec.max_length)
-        aside = path.with_suffix(".making")
-        aside.mkdir(parents=True, exist_ok=True)
-        learned.save(aside)
-        aside.rename(path)
-    return Tokenizer.from_folder(path, spec.max_length)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as aside:
+            learned.save(Path(aside))
+            (Path(aside) / TOKENIZER).replace(path)
+    return Tokenizer.from_folder(path.parent, spec.max_length)
 
 
 def _pretrained_tokenizer(name: str, max_length: int) -> Tokenizer:

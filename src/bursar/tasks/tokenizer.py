@@ -65,13 +65,18 @@ class Tokenizer:
 
     @classmethod
     def train(cls, texts: Iterable[str], vocabulary: int, max_length: int) -> Self:
-        """A lower-case WordPiece tokenizer learned from these texts."""
-        backend = Backend(models.WordPiece(unk_token="[UNK]"))
+        """A lower-case tokenizer learned from these texts: the same texts, the same tokens.
+
+        Byte-pair encoding of words, each with a mark in front. (The library's WordPiece trainer
+        numbers its pieces in the order of a hash map, and so learns something else each time.)
+        """
+        backend = Backend(models.BPE(unk_token="[UNK]"))
         backend.normalizer = normalizers.BertNormalizer(lowercase=True)
-        backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        backend.decoder = decoders.WordPiece()
+        mark = pre_tokenizers.Metaspace(prepend_scheme="always", split=False)
+        backend.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.BertPreTokenizer(), mark])
+        backend.decoder = decoders.Metaspace()
         special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-        trainer = trainers.WordPieceTrainer(
+        trainer = trainers.BpeTrainer(
             vocab_size=vocabulary, special_tokens=special, show_progress=False
         )
         backend.train_from_iterator(texts, trainer)
