@@ -1,18 +1,20 @@
 """The command line: a thin shell over the library."""
 
 import json
+import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 import yaml
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
+from rich.table import Column, Table
 
 from bursar.errors import BursarError, UserError
 from bursar.progress import Bars, Lines, Quiet, View, live
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from bursar.config import RunConfig
     from bursar.studies.compare import Comparison
+    from bursar.studies.improve import Judged, Settings
     from bursar.training.folder import Finished, Scores
 
 app = typer.Typer(
@@ -196,7 +199,7 @@ def _report(write: Callable[[], Path]) -> None:
 
 
 def _scores_table(tasks: dict[str, "Scores"], score: float) -> Table:
-    table = Table("task", "metrics")
+    table = Table(Column("task", no_wrap=True), "metrics")
     table.add_column("loss", justify="right")
     table.add_column("score", justify="right")
     for name, scores in tasks.items():
@@ -299,7 +302,7 @@ def tasks(
     from bursar.tasks import catalogue
 
     root = Path(data) if data else None
-    table = Table("task", "kind", "metrics", "found: rows")
+    table = Table(Column("task", no_wrap=True), "kind", "metrics", "found: rows")
     for entry in _tracked(catalogue.listing(root), "counting rows" if sizes else ""):
         found = _sizes(entry.name, root) if sizes and entry.found else ", ".join(entry.found)
         table.add_row(entry.name, entry.kind, ", ".join(entry.metrics), found or "-")
@@ -336,7 +339,7 @@ def plan(file: RunFile, sets: Sets = None, data: DataOption = None) -> None:
     from bursar.training.plan import plan as plan_run
 
     config = configs.load(file, sets or (), data)
-    table = Table("task")
+    table = Table(Column("task", no_wrap=True))
     for column in ("rows", "dev rows", "tokens each", "share", "epochs"):
         table.add_column(column, justify="right")
     with showing(quiet=False) as shower:
@@ -421,7 +424,7 @@ def _compare(configs: Sequence["RunConfig"], seeds: Sequence[int], to: Path, qui
 
 
 def _comparison_table(comparison: "Comparison") -> Table:
-    table = Table("policy")
+    table = Table(Column("policy", no_wrap=True))
     for task in comparison.tasks:
         table.add_column(task, justify="right")
     table.add_column("mean", justify="right")
@@ -438,6 +441,177 @@ def _spread(scores: list[float]) -> str:
     if len(scores) > 1:
         text += f" ({100 * min(scores):.1f}-{100 * max(scores):.1f})"
     return text
+
+
+@app.command()
+def estimate(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders or journals.")],
+    policy: Annotated[Path, typer.Option(help="A policy file.")],
+    method: Annotated[str, typer.Option(help="is, wis, clipped, dm, dr, sndr or switch.")] = "wis",
+    pool: Annotated[str, typer.Option(help="own or balance.")] = "own",
+    reward: Annotated[str, typer.Option(help="room_left or prediction_gain.")] = "room_left",
+) -> None:
+    """Estimate what a policy would have earned in finished runs.
+
+    \b
+    bursar estimate runs/small-glue --policy policy.yaml
+    """
+    from bursar.studies.improve import estimate_runs
+
+    with _warned():
+        _judgement(estimate_runs(runs, policy, method, pool, reward))
+
+
+@app.command()
+def improve(
+    sources: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Run folders, oldest first; or a run file."),
+    ],
+    to: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="The policy file; with a run file, the folder."),
+    ] = None,
+    iterations: Annotated[
+        int, typer.Option(min=0, help="Run a run file, improve, run again, so many times.")
+    ] = 0,
+    weight: Annotated[
+        str, typer.Option("--entropy-weight", help="How much to spread; or auto.")
+    ] = "0.25",
+    solver: Annotated[str, typer.Option(help="exact or cmaes.")] = "exact",
+    pool: Annotated[str, typer.Option(help="own, balance or last.")] = "own",
+    phases: Annotated[int, typer.Option(min=1, help="A policy that changes over the run.")] = 1,
+    reward: Annotated[str, typer.Option(help="room_left or prediction_gain.")] = "room_left",
+    data: DataOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Learn a better policy from finished runs.
+
+    \b
+    bursar improve runs/small-glue -o policy.yaml
+    bursar run small-glue.yaml --set policy=policy.yaml --out runs/better
+    bursar improve --iterations 2 small-glue.yaml
+    """
+    from bursar.studies.improve import Settings, improve_runs
+
+    settings = Settings(_weight(weight), solver, pool, phases, reward)
+    if iterations:
+        _loop(sources, iterations, to, settings, data, quiet)
+        return
+    with _warned():
+        path = to or Path("policy.yaml")
+        _judgement(improve_runs(sources, path, settings))
+    out.print(f"Written: {path}", soft_wrap=True)
+
+
+def _weight(text: str) -> "float | Literal['auto']":
+    if text == "auto":
+        return "auto"
+    try:
+        return float(text)
+    except ValueError:
+        raise UserError(f"--entropy-weight: expected a number or auto, found {text!r}") from None
+
+
+def _loop(
+    sources: list[Path],
+    iterations: int,
+    to: Path | None,
+    settings: "Settings",
+    data: str | None,
+    quiet: bool,
+) -> None:
+    from bursar import config as configs
+    from bursar.studies.improve import improve_loop
+    from bursar.training.folder import finished
+
+    if len(sources) != 1:
+        raise UserError("--iterations: expected one run file, found " + " ".join(map(str, sources)))
+    config = configs.load(sources[0], (), data)
+    folder = to or Path("studies") / f"{config.name}-improved"
+    with showing(quiet) as shower, _warned():
+        stages = improve_loop(
+            config,
+            iterations,
+            folder,
+            lambda own, at: _run_or_resume(own, at, shower, at.name),
+            settings,
+        )
+    for stage in stages:
+        if stage.learned is not None and not quiet:
+            _judgement(stage.learned)
+        out.print(f"{stage.folder}: {100 * finished(stage.folder).score:.2f}", soft_wrap=True)
+
+
+@contextmanager
+def _warned() -> Iterator[None]:
+    """Says each warning in one sentence."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for warning in caught:
+        print(f"bursar: {warning.message}", file=sys.stderr)
+
+
+def _judgement(judged: "Judged") -> None:
+    """What the journals say of a policy, as a table."""
+    table = Table(Column("task", no_wrap=True))
+    table.add_column("share before", justify="right")
+    table.add_column("share now", justify="right")
+    for share in judged.shares:
+        table.add_row(share.task, f"{share.before:.4f}", f"{share.now:.4f}")
+    out.print(table)
+    found = judged.estimate
+    low, high = found.interval
+    out.print(
+        f"Reward of a step: {judged.earned:.4f} earned, {found.value:.4f} estimated for this "
+        f"policy (95% interval {low:.4f} to {high:.4f}).",
+        soft_wrap=True,
+    )
+    out.print(
+        f"Effective sample size: {found.effective_sample_size:.0f} of {judged.steps} steps.",
+        soft_wrap=True,
+    )
+    if judged.entropy_weight is not None:
+        out.print(f"Entropy weight: {judged.entropy_weight:g}.")
+
+
+@app.command()
+def bandit(
+    policies: Annotated[str, typer.Option(help="Names with commas between; all if empty.")] = "",
+    arms: Annotated[int, typer.Option(help="Tasks.")] = 8,
+    steps: Annotated[int, typer.Option(help="Draws in a run.")] = 1000,
+    environments: Annotated[int, typer.Option(help="Bandits.")] = 8,
+    seeds: Annotated[int, typer.Option(help="Runs of each policy in each bandit.")] = 10,
+    to: Annotated[Path, typer.Option("--out", help="Folder of the report.")] = Path(
+        "studies/bandit"
+    ),
+) -> None:
+    """Compare policies in the synthetic multi-task bandit: no training, some seconds.
+
+    \b
+    bursar bandit --policies exp3s,progress --arms 8 --steps 1000 --environments 8 --seeds 10
+    """
+    from bursar.report.bandit import HEAD, POLICIES, bandit_report, rows
+
+    names = [str(name) for name in _list_of(policies, "--policies")] if policies else POLICIES
+    with out.status("playing") if out.is_terminal else nullcontext():
+        comparison = bandit_report(
+            to,
+            names,
+            arms=arms,
+            steps=steps,
+            environments=environments,
+            seeds=seeds,
+            workers=min(2, os.cpu_count() or 1),
+        )
+    table = Table(Column(HEAD[0], no_wrap=True))
+    for column in HEAD[1:]:
+        table.add_column(column, justify="right")
+    for row in rows(comparison):
+        table.add_row(*row)
+    out.print(table)
+    out.print(f"Report: {to / 'report.html'}", soft_wrap=True)
 
 
 @app.command()

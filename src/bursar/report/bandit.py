@@ -16,7 +16,7 @@ from bursar.training.files import write_whole
 
 #: Thompson sampling is left out: it serves one primary arm, and here all arms count.
 POLICIES = tuple(name for name in CONTENDERS if name != "thompson")
-HEAD = ("policy", "median final score", "gap closed", "above random", "above oracle")
+HEAD = ("policy", "final score", "gap closed", "above random", "above oracle")
 _WORDS = Words(
     "Figure 1",
     "The mean score over arms and environments: a line for the median seed, a band for all seeds.",

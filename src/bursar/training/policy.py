@@ -111,7 +111,15 @@ class PolicyTrainer(Trainer):
             return self.tasks[name].kind.distribution(self.model(name, inputs), inputs)
 
         samples = predictive_samples(self.model, predict, batches, signal.passes, seed)
-        return measure(samples, signal.score)
+        return measure(samples, signal.score, self._residual(name, split, signal))
+
+    def _residual(self, name: str, split: Split, signal: Uncertainty) -> float:
+        """The mean squared error of a regression, which its entropy needs; 1 elsewhere."""
+        if signal.score != "entropy" or self.tasks[name].kind.name != "regress":
+            return 1.0
+        task, size = self.tasks[name], self.config.evaluate.batch
+        self.spent.forward += len(split)
+        return 2 * evaluate(self.model, task, split, size, self.device).loss
 
     def _probe(self, task: str, examples: int | None) -> Split:
         """The dev examples that signals are measured on, the same ones each time."""
