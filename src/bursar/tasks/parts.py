@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bursar.tasks.encoding import Encoded
 from bursar.tasks.rows import Row, Source
+from bursar.tasks.sizes import rows_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,9 +25,7 @@ class Split:
     def at_most(self, rows: int | None) -> "Split":
         """At most so many rows, spread evenly over the split."""
         there = self.encoded.rows
-        if rows is None or rows >= there:
-            return self
-        return self.part(np.unique(np.linspace(0, there - 1, rows).astype(np.int64)))
+        return self if rows is None or rows >= there else self.part(_spread(there, rows))
 
     def halves(self) -> tuple["Split", "Split"]:
         """Every other row, and the rest."""
@@ -40,12 +40,26 @@ class Split:
         return Split(self.encoded.take(items), _Rows(self.source, frozenset(rows.tolist())))
 
 
+def some_rows(source: Source, rows: int) -> Source:
+    """At most so many rows of a source, spread evenly over it."""
+    there = rows_of(source)
+    if rows >= there:
+        return source
+    return _Rows(source, frozenset(_spread(there, rows).tolist()), f"{rows} rows")
+
+
+def _spread(there: int, rows: int) -> NDArray[np.int64]:
+    """So many different numbers below `there`, evenly spaced."""
+    return np.unique(np.linspace(0, there - 1, rows).astype(np.int64))
+
+
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Some rows of a source."""
+    """Some rows of a source; `name` tells them from others where they are kept on disk."""
 
     source: Source
     keep: frozenset[int]
+    name: str = ""
 
     @property
     def where(self) -> str:
@@ -58,4 +72,8 @@ class _Rows:
         return {}
 
     def fingerprint(self) -> str:
-        raise NotImplementedError("a part of a split is not kept on disk")
+        if not self.name:
+            raise NotImplementedError("a part of a split is not kept on disk")
+        return blake2b(
+            f"{self.source.fingerprint()}:{self.name}".encode(), digest_size=16
+        ).hexdigest()

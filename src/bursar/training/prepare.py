@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from bursar.tasks import catalogue
 from bursar.tasks.encoding import Encoded, encode
 from bursar.tasks.hub import hub
 from bursar.tasks.own import own
-from bursar.tasks.parts import Split
+from bursar.tasks.parts import Split, some_rows
 from bursar.tasks.rows import ChoiceRow, ImageRow, QuestionRow, Row, TextRow, WordsRow
 from bursar.tasks.task import Task
 from bursar.tasks.tokenizer import Tokenizer
@@ -54,12 +55,24 @@ def resolve(config: RunConfig, given: Mapping[str, Task] | None = None) -> list[
 def _task(entry: str | dict[str, Any], data: Path | None, given: Mapping[str, Task]) -> Task:
     if isinstance(entry, str):
         return given[entry] if entry in given else catalogue.find(entry, data)
-    make = hub if "hub" in entry else own
+    if "hub" in entry:
+        make: Callable[..., Task] = hub
+    else:
+        make = own if "train" in entry else partial(_slice, data=data, given=given)
     _check_keys(entry, make)
     try:
         return make(**entry)
     except TypeError as error:  # a value of another type than the key has
         raise UserError(f"tasks: {entry['name']}: {error}") from None
+
+
+def _slice(name: str, *, rows: int, data: Path | None, given: Mapping[str, Task]) -> Task:
+    """A task that has a name, with at most so many training rows."""
+    if not isinstance(rows, int) or rows < 2:
+        raise UserError(f"tasks: {name}: rows: expected a whole number above 1, found {rows!r}")
+    task = _task(name, data, given)
+    fewer = some_rows(task.split("train"), rows)
+    return replace(task, splits={**task.splits, "train": fewer})
 
 
 def _check_keys(entry: Mapping[str, Any], make: Callable[..., Task]) -> None:
