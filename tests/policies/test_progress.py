@@ -71,7 +71,7 @@ def test_a_history_of_a_thousand_steps_is_the_rule(noise):
         loss = 2 * math.exp(-step / (200 * (1 + draw.index))) + noise * rng.normal()
         policy.tell(Outcome(draw, loss=loss))
         rule.tell(draw.index, loss)
-        assert policy.probabilities() == pytest.approx(rule.probabilities(), abs=1e-10)
+        assert policy.probabilities() == pytest.approx(rule.probabilities(), abs=1e-12)
 
 
 @settings(derandomize=True, deadline=None, max_examples=25)

@@ -43,7 +43,8 @@ class Progress(Policy):
       therefore minus the mean product of successive rises (σ² = -E[Δ_i Δ_{i+1}] for a constant plus
       noise), and 0 if that product is positive; it gives the variance v_k of the slope.
     - ε grows from `explore` to 1 as noise explains the slopes: 1 - ε = (1 - explore) · max(0,
-      1 - Σ v / Σ b²). Where nothing can be told from noise, tasks are drawn uniformly.
+      1 - Σ v / Σ b²). Where little can be told from noise, tasks are drawn almost uniformly,
+      but not quite: noise that is many times a step's rise still costs a little against RANDOM.
 
     Until each task has been drawn twice there is no slope, and the others wait.
 

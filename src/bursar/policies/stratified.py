@@ -32,8 +32,10 @@ class Stratified(Policy):
     task is one behind, the furthest behind is drawn, and that is the emptying game with N cups.
     Both hold as long as no probability drops to zero, for then what a task is owed has to wait.
 
-    Propensities are those of the policy. The draws of a run depend on each other, but whatever an
-    estimator sums over a run is within one draw of each task of its expectation.
+    Propensities are those of the policy. They are right over a run, where counts keep to them, but
+    only roughly for a single step: the first draw follows its distribution exactly, a later one was
+    found up to 0.15 off over many seeds, because what is owed to whom is decided by the draws
+    before. An estimator that averages over a run is served; one that trusts each step is not.
 
     Args:
         policy: says the distribution and learns from the outcomes.
