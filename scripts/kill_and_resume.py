@@ -53,8 +53,16 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "active": {"every": 4, "passes": 2, "examples": 20},
 }
 # By moment, the latest call at which a life ends: short lives, so that there are many.
-MOMENTS = {"clock": 0, "step": 20, "evaluation": 12, "checkpoint": 8, "pruning": 4, "journal": 25}
-LAST_MOMENTS = ("model", "scores")
+MOMENTS = {
+    "clock": 1,
+    "step": 20,
+    "evaluation": 12,
+    "checkpoint": 8,
+    "pruning": 4,
+    "journal": 25,
+    "model": 1,
+    "scores": 1,
+}
 
 
 def config_for(policy: str, steps: int) -> RunConfig:
@@ -159,12 +167,10 @@ def begin_or_go_on(config: RunConfig, folder: Path) -> None:
 
 
 def lives(rng: random.Random, seconds: float) -> Iterator[tuple[str, int, float]]:
-    """Moments to die at, without end: each kind in turn, at random calls and times."""
+    """Moments to die at, without end: every kind equally often, at random calls and times."""
     while True:
-        for moment, latest in MOMENTS.items():
-            yield moment, rng.randint(1, max(1, latest)), rng.uniform(0, seconds)
-        for moment in LAST_MOMENTS:
-            yield moment, 1, 0.0
+        for moment in rng.sample(list(MOMENTS), len(MOMENTS)):
+            yield moment, rng.randint(1, MOMENTS[moment]), rng.uniform(0, seconds)
 
 
 def everything(folder: Path) -> dict[str, Any]:
@@ -188,15 +194,14 @@ def torment(config: RunConfig, alone: Path, seconds: float, kills: int, seed: in
     rng = random.Random(f"{seed} {config.name}")
     counts: Counter[str] = Counter()
     moments = lives(rng, seconds)
+    moment, call, after = next(moments)
     number = 0
     while counts.total() < kills:
         number += 1
         folder = alone.with_name(f"{config.name}-{number}")
-        while counts.total() < kills:
-            moment, call, after = next(moments)
-            if not live(config, folder, moment, call, after):
-                break
+        while counts.total() < kills and live(config, folder, moment, call, after):
             counts[moment] += 1
+            moment, call, after = next(moments)
         live(config, folder, "none", 0, 0.0)
         if different := differences(everything(folder), expected):
             raise SystemExit(f"{config.name}: {', '.join(different)} differ after {counts}")
