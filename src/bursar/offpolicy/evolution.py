@@ -18,7 +18,7 @@ class Evolution:
     extra `improve`.
 
     Args:
-        generations: how many.
+        generations: how many at most; it stops when it has converged.
         population: candidates in each.
         sigma: the first step size.
         seed: of the candidates.
@@ -51,6 +51,8 @@ class Evolution:
             omegas = np.array([search.ask() for _ in range(self.population)])
             costs = -_objectives(totals, omegas, entropy_weight)
             search.tell(list(zip(omegas, costs.tolist(), strict=True)))
+            if search.should_stop():
+                break
         return _softmax(search.mean)
 
 

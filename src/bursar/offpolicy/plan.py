@@ -21,7 +21,7 @@ def planned(
     look it takes the distribution that maximises V + λH for the rewards that the tasks have reached
     by then, and moves each task on by the draws that it gives it.
     """
-    curves = _Curves(sample, width=max(5.0, _steps(sample) / (phases * len(sample.tasks))))
+    curves = _Curves(sample, width=max(5.0, 2 * (_steps(sample) / len(sample.tasks)) ** 0.5))
     draws = _steps(sample) / (phases * LOOKS)
     reached = np.zeros(len(sample.tasks))
     rows = np.empty((phases * LOOKS, len(sample.tasks)))

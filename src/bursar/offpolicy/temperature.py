@@ -11,8 +11,8 @@ from bursar.offpolicy.weighted import WeightedImportanceSampling
 
 #: The weights that are tried, in units of the spread between the tasks' mean rewards.
 CANDIDATES = np.geomspace(0.05, 50.0, 31)
-#: What is left of the effective sample size when shares change by a third (root mean square).
-FLOOR = 0.9
+#: How far the tasks' shares may move, relatively, as a root mean square over the draws.
+REACH = 0.3
 #: With fewer decisions nothing is learned from their halves.
 FEWEST = 8
 #: One-sided 95%.
@@ -27,9 +27,9 @@ def chosen_entropy_weight(sample: Sample, solve: Solver) -> float:
     *The log describes the training it came from.* Rewards depend on how far each task has been
     trained; a policy that draws a task far more often than the logger finds other rewards there,
     and no estimate from the log knows them. With u the importance weights, ESS / T = 1 / (1 + χ²),
-    where χ² is the mean square of u - 1: the relative change of the tasks' shares. The floor
-    ESS ≥ 0.9 T lets shares change by a third (χ = 1/3), and no further in one improvement. (The
-    largest ESS of any λ stands for T, as a uniform policy may be far from the logger.)
+    where χ² is the mean square of u - 1: the relative change of the tasks' shares. A floor of
+    ESS ≥ T / (1 + 0.3²) lets shares change by 30%, and no further in one improvement. (The largest
+    ESS of any λ stands for T, as even the uniform policy may be far from the logger.)
 
     *Differences between tasks may be noise.* So λ is the one whose policy, learned from half of the
     draws, shows on the other half the largest gain over the loggers' own mean reward, less 1.645
@@ -43,7 +43,7 @@ def chosen_entropy_weight(sample: Sample, solve: Solver) -> float:
     if len(np.unique(sample.decisions)) < FEWEST:
         return float(weights[-1])
     sizes = np.array([_size(sample, solve(Totals.of(sample), w)) for w in weights])
-    allowed = weights[int(np.argmax(sizes >= FLOOR * sizes.max())) :]
+    allowed = weights[int(np.argmax(sizes * (1 + REACH**2) >= sizes.max())) :]
     halves = _halves(sample)
     bounds = [_bound(halves, solve, weight) for weight in allowed]
     return float(allowed[int(np.argmax(bounds))])

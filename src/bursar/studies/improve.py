@@ -1,0 +1,249 @@
+"""Estimating and improving policies from the journals of finished runs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import yaml
+
+from bursar.config import RunConfig, decided_by, decider_class, read_yaml
+from bursar.errors import UserError, unknown
+from bursar.facts import Facts
+from bursar.journal import Opening, read
+from bursar.offpolicy import (
+    Estimate,
+    Log,
+    Reward,
+    entropy_weight,
+    estimate,
+    improved_shares,
+    prediction_gain,
+    room_left,
+)
+from bursar.policies import Policy
+from bursar.training.files import write_whole
+
+REWARDS: Mapping[str, Reward] = {"room_left": room_left, "prediction_gain": prediction_gain}
+#: What a folder of a finished run has.
+SCORES = "scores.json"
+SETTINGS = "improve.yaml"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How policies are learned from runs.
+
+    Args:
+        entropy_weight: λ, or `auto`.
+        solver: `exact` or `cmaes`.
+        pool: `own`, `balance` or `last`.
+        phases: more than one for a policy that changes in the course of training.
+        reward: `room_left` (equation 16 of Glover and Hokamp, 2019) or `prediction_gain`.
+    """
+
+    entropy_weight: float | Literal["auto"] = 0.25
+    solver: str = "exact"
+    pool: str = "own"
+    phases: int = 1
+    reward: str = "room_left"
+
+
+@dataclass(frozen=True)
+class Share:
+    """A task's part of the draws.
+
+    Args:
+        task: its name.
+        before: how much of the logged draws it had.
+        now: how much of them the policy gives it, on the mean over the run.
+    """
+
+    task: str
+    before: float
+    now: float
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A policy, and what the journals say of it.
+
+    Args:
+        policy: as a run file's `policy:` takes it.
+        shares: of each task.
+        earned: the mean reward of a logged step.
+        estimate: what the policy would have earned.
+        steps: how many were logged.
+        entropy_weight: the λ it was learned with; None if it was not learned here.
+    """
+
+    policy: Mapping[str, Any]
+    shares: tuple[Share, ...]
+    earned: float
+    estimate: Estimate
+    steps: int
+    entropy_weight: float | None = None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One run of the loop.
+
+    Args:
+        folder: of the run.
+        learned: the policy that it followed; None for the first run.
+    """
+
+    folder: Path
+    learned: Judged | None
+
+
+def logs_of(runs: Sequence[Path], reward: str = "room_left") -> list[Log]:
+    """The logs of run folders, or of journals."""
+    if reward not in REWARDS:
+        raise unknown("reward", reward, REWARDS, "reward")
+    return [Log.from_journal(run, REWARDS[reward]) for run in runs]
+
+
+def read_policy(path: Path, run: Path) -> tuple[dict[str, Any], Policy]:
+    """A policy file, and its policy as it would be in this run."""
+    spec = read_yaml(path)
+    if "name" not in spec:
+        raise UserError(f"{path}: expected the key name, found {', '.join(spec) or 'none'}")
+    return spec, _built(spec, run, str(path))
+
+
+def write_policy(path: Path, shares: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    """Write what a run file's `policy:` takes: one distribution, or one for each phase."""
+    spec: dict[str, Any] = (
+        {"name": "fixed", "probabilities": dict(shares[0])}
+        if len(shares) == 1
+        else {"name": "schedule", "phases": [dict(phase) for phase in shares]}
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, yaml.safe_dump(spec, sort_keys=False, allow_unicode=True))
+    return spec
+
+
+def estimate_runs(
+    runs: Sequence[Path],
+    policy: Path,
+    method: str = "wis",
+    pool: str = "own",
+    reward: str = "room_left",
+) -> Judged:
+    """What a policy file's policy would have earned in these runs."""
+    logs = logs_of(runs, reward)
+    spec, built = read_policy(policy, runs[0])
+    return _judged(spec, built, logs, estimate(logs, built, method, pool=pool))
+
+
+def improve_runs(runs: Sequence[Path], to: Path, settings: Settings | None = None) -> Judged:
+    """Learn a policy from runs, oldest first, and write it to a policy file."""
+    settings = settings or Settings()
+    logs = logs_of(runs, settings.reward)
+    weight = settings.entropy_weight
+    if weight == "auto":
+        weight = entropy_weight(logs, settings.solver, settings.pool)
+    shares = improved_shares(logs, weight, settings.solver, settings.pool, settings.phases)
+    spec = write_policy(to, shares)
+    built = _built(spec, runs[0], str(to))
+    return _judged(spec, built, logs, estimate(logs, built, pool=settings.pool), weight)
+
+
+def improve_loop(
+    config: RunConfig,
+    iterations: int,
+    out: Path,
+    run_one: Callable[[RunConfig, Path], object],
+    settings: Settings | None = None,
+) -> list[Stage]:
+    """Run, improve from all runs so far, run again; what is done already is not done again.
+
+    The first run is in `out/run-0`; policy i is learned from the runs before it, written to
+    `out/policy-i.yaml`, and followed by the run in `out/run-i`.
+
+    Args:
+        config: the first run, with the policy to start from.
+        iterations: how often to improve.
+        out: the folder of it all.
+        run_one: runs a configuration in a folder, or goes on with the run that is there.
+        settings: how the policies are learned.
+    """
+    settings = settings or Settings()
+    _same_settings(out, settings)
+    folders = [out / f"run-{i}" for i in range(iterations + 1)]
+    _run_if_undone(run_one, config, folders[0])
+    stages = [Stage(folders[0], None)]
+    for i in range(1, iterations + 1):
+        learned = improve_runs(folders[:i], out / f"policy-{i}.yaml", settings)
+        again = decided_by(config, learned.policy, out, f"policy-{i}.yaml")
+        _run_if_undone(run_one, again, folders[i])
+        stages.append(Stage(folders[i], learned))
+    return stages
+
+
+def _run_if_undone(
+    run_one: Callable[[RunConfig, Path], object], config: RunConfig, folder: Path
+) -> None:
+    if not (folder / SCORES).exists():
+        run_one(config, folder)
+
+
+def _same_settings(out: Path, settings: Settings) -> None:
+    """Keep the settings in the folder; refuse to go on with others."""
+    kept = out / SETTINGS
+    if kept.exists() and read_yaml(kept) != asdict(settings):
+        raise UserError(
+            f"{kept}: expected the settings that this loop was begun with, found others asked for; "
+            "choose another folder"
+        )
+    out.mkdir(parents=True, exist_ok=True)
+    write_whole(kept, yaml.safe_dump(asdict(settings), sort_keys=False))
+
+
+def _built(spec: Mapping[str, Any], run: Path, where: str) -> Policy:
+    options = {key: value for key, value in spec.items() if key not in ("name", "draws")}
+    try:
+        policy = decider_class("policy", spec).for_run(_facts(run), **options)
+    except (TypeError, ValueError, KeyError, UserError) as error:
+        raise UserError(f"{where}: {error}") from None
+    assert isinstance(policy, Policy)
+    return policy
+
+
+def _facts(run: Path) -> Facts:
+    """What the run told its policy, from its journal's first line."""
+    path = run / "journal.jsonl" if run.is_dir() else run
+    opening = next(read(path), None)
+    if not isinstance(opening, Opening):
+        raise UserError(f"{path}: expected the run's description in the first line, found none")
+    sizes = {task: opening.sizes.get(task, 1) for task in opening.tasks}
+    return Facts(sizes, opening.budget.get("steps", 1), opening.budget.get("batch", 1))
+
+
+def _judged(
+    spec: Mapping[str, Any],
+    policy: Policy,
+    logs: Sequence[Log],
+    result: Estimate,
+    weight: float | None = None,
+) -> Judged:
+    steps = sum(len(log) for log in logs)
+    tasks = logs[0].tasks
+    drawn = np.sum([log.reordered(tasks).drawn() for log in logs], axis=0)
+    now = dict(zip(policy.tasks, _mean_shares(spec, policy), strict=True))
+    shares = tuple(
+        Share(task, count / steps, now[task])
+        for task, count in zip(tasks, drawn.tolist(), strict=True)
+    )
+    earned = sum(float(log.rewards.sum()) for log in logs) / steps
+    return Judged(spec, shares, earned, result, steps, weight)
+
+
+def _mean_shares(spec: Mapping[str, Any], policy: Policy) -> list[float]:
+    if spec["name"] != "schedule":
+        return [float(share) for share in policy.probabilities()]
+    phases = spec["phases"]
+    return [sum(phase[task] for phase in phases) / len(phases) for task in policy.tasks]

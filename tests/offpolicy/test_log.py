@@ -1,0 +1,151 @@
+"""Logs: what a run remembers of its decisions."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bursar
+from bursar.errors import UserError
+from bursar.journal import Journal, Opening, Step
+from bursar.offpolicy import Course, Log, estimate, improve, prediction_gain, room_left
+from bursar.policies import Outcome, Policy, Thompson
+from bursar.rng import stream
+
+
+def journal_of(path: Path, policy: Policy, steps: int, score: bool = False) -> list[Outcome]:
+    """A run's journal, and its outcomes in order."""
+    rng, outcomes = stream(1, "draws"), []
+    opening = Opening("run", list(policy.tasks), {}, 1, {}, {"steps": steps})
+    with Journal.create(path, opening) as journal:
+        for step in range(steps):
+            draw = policy.ask(rng)
+            dev = float(rng.random()) if score and policy.due() else None
+            outcome = Outcome(draw, loss=float(rng.random()), gain=float(rng.normal()), score=dev)
+            policy.tell(outcome)
+            journal.draw(step + 1, outcome)
+            outcomes.append(outcome)
+    return outcomes
+
+
+def test_actions_are_places_or_names() -> None:
+    by_place = Log(["a", "b"], [0, 1, 1], np.full((3, 2), 0.5), [1.0, 2.0, 3.0])
+    by_name = Log(["a", "b"], ["a", "b", "b"], np.full((3, 2), 0.5), [1.0, 2.0, 3.0])
+    assert by_place.actions.tolist() == by_name.actions.tolist() == [0, 1, 1]
+    assert repr(by_name) == "Log(3 steps, 2 tasks, mean 2)"
+
+
+def test_only_the_propensities_need_be_known() -> None:
+    log = Log(["a", "b"], [0, 1], [0.25, 0.5], [1.0, 2.0])
+    assert log.course is None
+    assert log.propensities.tolist() == [0.25, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"actions": [0, 2]}, "from 0 to 1, found"),
+        ({"actions": [0.0, 1.0]}, "expected whole numbers"),
+        ({"actions": ["a", "c"]}, "found 'c'"),
+        ({"actions": []}, "expected the shape"),
+        ({"rewards": [1.0]}, "rewards: expected the shape"),
+        ({"rewards": [1.0, float("nan")]}, "rewards, step 1: expected a finite number"),
+        ({"probabilities": [[0.5, 0.6]] * 2}, "sum to 1"),
+        ({"probabilities": [[0.5, 0.5]] * 3}, "probabilities: expected the shape"),
+        ({"probabilities": [[0.0, 1.0]] * 2}, "step 0: expected a probability above 0"),
+    ],
+)
+def test_what_is_no_log_is_refused(change: dict, message: str) -> None:
+    good = {
+        "tasks": ["a", "b"],
+        "actions": [0, 1],
+        "probabilities": [[0.5, 0.5]] * 2,
+        "rewards": [1.0, 2.0],
+    }
+    with pytest.raises(ValueError, match=message):
+        Log(**(good | change))
+
+
+def test_a_course_gives_each_step_its_row() -> None:
+    course = Course(np.array([0, 2, 3]), np.array([[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]))
+    assert course.of(np.array([0, 1, 0, 1, 1])).tolist() == [0.5, 0.5, 0.9, 0.8, 0.8]
+    assert course.mean(5).tolist() == pytest.approx([0.46, 0.54])
+    assert course.always().tolist() == [True, True]
+
+
+def test_a_journal_gives_back_draws_propensities_and_rewards(tmp_path: Path) -> None:
+    policy = bursar.Exp3S(["a", "b", "c"], eta=0.5)
+    outcomes = journal_of(tmp_path / "journal.jsonl", policy, 200)
+    log = Log.from_journal(tmp_path, prediction_gain)
+    assert [log.tasks[a] for a in log.actions] == [o.draw.task for o in outcomes]
+    assert log.propensities.tolist() == [o.draw.probability for o in outcomes]
+    assert log.rewards.tolist() == [o.gain for o in outcomes]
+    rows = np.array([o.draw.probabilities for o in outcomes])
+    assert log.course is not None
+    assert np.allclose(log.course.mean(200), rows.mean(axis=0), atol=1e-8)
+    assert log.decisions.tolist() == list(range(200))
+
+
+def test_the_reward_is_equation_16_unless_one_says_otherwise(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    outcomes = journal_of(path, bursar.Random(["a", "b"]), 50)
+    last: dict[str, float] = {}
+    expected = []
+    for outcome in outcomes:
+        task, loss = outcome.draw.task, outcome.loss
+        improved = task not in last or loss < last[task]
+        expected.append(1 - np.exp(-loss) if improved else 0.0)
+        last[task] = loss
+    assert Log.from_journal(path).rewards == pytest.approx(expected, abs=1e-12)
+    own = Log.from_journal(path, lambda steps: np.array([-step.loss for step in steps]))
+    assert own.rewards == pytest.approx([-outcome.loss for outcome in outcomes])
+
+
+def test_a_round_of_thompson_sampling_is_one_decision(tmp_path: Path) -> None:
+    policy = Thompson(["a", "b", "c"], primary="a", batches=5)
+    journal_of(tmp_path / "journal.jsonl", policy, 100, score=True)
+    log = Log.from_journal(tmp_path)
+    assert log.decisions.tolist() == [step // 5 for step in range(100)]
+
+
+def test_ten_thousand_tasks_need_no_dense_array(tmp_path: Path) -> None:
+    tasks = [f"t{k}" for k in range(10_000)]
+    policy = bursar.Exp3S(tasks, eta=1.0)
+    outcomes = journal_of(tmp_path / "journal.jsonl", policy, 300)
+    log = Log.from_journal(tmp_path)
+    assert log.course is not None
+    assert log.course.rows.size <= 2 * len(tasks)
+    assert log.propensities.tolist() == [o.draw.probability for o in outcomes]
+    shares = improve(log).probabilities()
+    assert shares.sum() == pytest.approx(1)
+
+
+def test_a_missing_signal_is_named(tmp_path: Path) -> None:
+    with Journal.create(tmp_path / "j", Opening("run", ["a"], {}, 1, {}, {})) as journal:
+        draw = bursar.Random(["a"]).ask(stream(1, "draws"))
+        journal.draw(1, Outcome(draw, loss=0.5))
+    with pytest.raises(UserError, match="step 1: expected a gain"):
+        Log.from_journal(tmp_path / "j", prediction_gain)
+
+
+def test_a_journal_without_draws_is_refused(tmp_path: Path) -> None:
+    Journal.create(tmp_path / "journal.jsonl", Opening("run", ["a"], {}, 1, {}, {})).close()
+    with pytest.raises(UserError, match="expected draws to learn from"):
+        Log.from_journal(tmp_path)
+    with pytest.raises(UserError, match="no such file"):
+        Log.from_journal(tmp_path / "nowhere")
+
+
+def test_a_loss_below_zero_leaves_no_room() -> None:
+    steps = [Step(1, "a", 1.0, loss=0.5), Step(2, "a", 1.0, loss=-0.5)]
+    assert room_left(steps).tolist() == [pytest.approx(1 - np.exp(-0.5)), 0.0]
+
+
+def test_reordering_moves_names_and_nothing_else() -> None:
+    rng = stream(3, "log")
+    rows = rng.dirichlet(np.full(3, 9.0), 200)
+    log = Log(["a", "b", "c"], rng.integers(0, 3, 200), rows, rng.random(200))
+    turned = log.reordered(["c", "a", "b"])
+    assert [turned.tasks[a] for a in turned.actions] == [log.tasks[a] for a in log.actions]
+    policy = {"a": 0.2, "b": 0.3, "c": 0.5}
+    assert estimate(turned, policy, pool="own").value == pytest.approx(estimate(log, policy).value)

@@ -1,0 +1,188 @@
+"""The studies behind `bursar estimate` and `bursar improve`."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+import bursar
+from bursar.config import RunConfig, build_decider
+from bursar.errors import UserError
+from bursar.facts import Facts
+from bursar.journal import Journal, Opening
+from bursar.offpolicy import Log, estimate, improve
+from bursar.policies import Outcome, Policy, Schedule
+from bursar.rng import stream
+from bursar.studies.improve import (
+    Settings,
+    estimate_runs,
+    improve_loop,
+    improve_runs,
+    read_policy,
+    write_policy,
+)
+
+TASKS = ["digits/left", "digits/right"]
+SIZES = {"digits/left": 100, "digits/right": 300}
+
+
+def make_run(config: RunConfig, folder: Path) -> None:
+    """A training in name only: the first task is the harder one."""
+    folder.mkdir(parents=True)
+    policy = build_decider(config, Facts(SIZES, config.budget.steps, config.budget.batch))
+    assert isinstance(policy, Policy)
+    rng = stream(config.seed, "draws")
+    budget = config.budget.model_dump()
+    opening = Opening("run", TASKS, SIZES, config.seed, {"policy": config.policy}, budget)
+    with Journal.create(folder / "journal.jsonl", opening) as journal:
+        for step in range(config.budget.steps):
+            draw = policy.ask(rng)
+            loss = 1 / (1 + step / 500) * (2.0 if draw.index == 0 else 0.5)
+            journal.draw(step + 1, Outcome(draw, loss=loss, gain=0.01))
+    (folder / "scores.json").write_text("{}")
+
+
+@pytest.fixture
+def config() -> RunConfig:
+    return RunConfig(tasks=TASKS, budget={"steps": 300})
+
+
+@pytest.fixture
+def run(tmp_path: Path, config: RunConfig) -> Path:
+    make_run(config, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_improving_writes_a_policy_file_that_a_run_takes(
+    run: Path, config: RunConfig, tmp_path: Path
+) -> None:
+    judged = improve_runs([run], tmp_path / "policy.yaml")
+    expected = improve(Log.from_journal(run))
+    spec = yaml.safe_load((tmp_path / "policy.yaml").read_text())
+    assert spec == judged.policy
+    again = build_decider(
+        config.model_copy(update={"policy": spec}), Facts(SIZES, steps=300, batch=16)
+    )
+    assert isinstance(again, bursar.Fixed)
+    assert again.probabilities() == pytest.approx(expected.probabilities(), abs=1e-12)
+
+
+def test_what_is_to_be_printed_is_there(run: Path, tmp_path: Path) -> None:
+    judged = improve_runs([run], tmp_path / "policy.yaml", Settings(entropy_weight=0.5))
+    log = Log.from_journal(run)
+    assert [share.task for share in judged.shares] == TASKS
+    assert judged.shares[0].before == np.mean(log.actions == 0)
+    assert judged.shares[0].now > 0.5
+    assert sum(share.now for share in judged.shares) == pytest.approx(1)
+    assert judged.estimate == estimate(log, judged.policy["probabilities"])
+    assert judged.earned == pytest.approx(log.rewards.mean())
+    assert (judged.steps, judged.entropy_weight) == (300, 0.5)
+
+
+def test_the_chosen_entropy_weight_is_told(run: Path, tmp_path: Path) -> None:
+    judged = improve_runs([run], tmp_path / "policy.yaml", Settings(entropy_weight="auto"))
+    assert judged.entropy_weight is not None
+    assert judged.entropy_weight > 0
+
+
+def test_phases_become_a_schedule(run: Path, tmp_path: Path) -> None:
+    judged = improve_runs([run], tmp_path / "policy.yaml", Settings(phases=3))
+    spec, policy = read_policy(tmp_path / "policy.yaml", run)
+    assert isinstance(policy, Schedule)
+    assert spec == judged.policy
+    mean = sum(phase["digits/left"] for phase in spec["phases"]) / 3
+    assert judged.shares[0].now == pytest.approx(mean)
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("name: random", 0.5),
+        ("name: task_size", 0.25),
+        ("{name: fixed, probabilities: {digits/right: 0.4, digits/left: 0.6}}", 0.6),
+    ],
+)
+def test_any_policy_file_can_be_estimated(run: Path, tmp_path: Path, text: str, share: float):
+    (tmp_path / "p.yaml").write_text(text)
+    judged = estimate_runs([run, run], tmp_path / "p.yaml")
+    assert judged.shares[0].now == pytest.approx(share)
+    assert judged.estimate.interval[0] < judged.estimate.value < judged.estimate.interval[1]
+    assert judged.steps == 600
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("probabilities: {a: 1}", "p.yaml: expected the key name"),
+        ("name: fixt", "p.yaml: .*did you mean 'fixed'"),
+        ("{name: fixed, probabilities: {a: 1}}", "p.yaml: probabilities: expected a value for"),
+        ("- a", "p.yaml: expected a mapping"),
+    ],
+)
+def test_a_bad_policy_file_gets_a_sentence(run: Path, tmp_path: Path, text: str, message: str):
+    (tmp_path / "p.yaml").write_text(text)
+    with pytest.raises(UserError, match=message):
+        estimate_runs([run], tmp_path / "p.yaml")
+
+
+def test_an_unknown_reward_is_refused(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="unknown reward"):
+        improve_runs([run], tmp_path / "p.yaml", Settings(reward="gains"))
+    judged = improve_runs([run], tmp_path / "p.yaml", Settings(reward="prediction_gain"))
+    assert judged.earned == pytest.approx(0.01)
+
+
+def test_a_policy_file_is_whole_or_not_there(tmp_path: Path) -> None:
+    write_policy(tmp_path / "deep" / "p.yaml", [{"a": 0.25, "b": 0.75}])
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["p.yaml"]
+
+
+def test_the_loop_runs_improves_and_runs_again_on_all_logs(
+    config: RunConfig, tmp_path: Path
+) -> None:
+    stages = improve_loop(config, 2, tmp_path / "loop", make_run)
+    assert [stage.folder.name for stage in stages] == ["run-0", "run-1", "run-2"]
+    assert stages[0].learned is None
+    pooled = [Log.from_journal(stage.folder) for stage in stages[:2]]
+    assert stages[2].learned is not None
+    assert list(stages[2].learned.policy["probabilities"].values()) == pytest.approx(
+        improve(pooled).probabilities().tolist()
+    )
+    followed = Log.from_journal(stages[2].folder)
+    assert followed.course is not None
+    assert followed.course.rows[0] == pytest.approx(improve(pooled).probabilities(), abs=1e-8)
+
+
+class KilledError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2])
+def test_a_loop_that_was_killed_goes_on_where_it_was(
+    config: RunConfig, tmp_path: Path, stage: int
+) -> None:
+    whole = improve_loop(config, 2, tmp_path / "whole", make_run)
+    ran: list[str] = []
+
+    def dying(config: RunConfig, folder: Path) -> None:
+        if folder.name == f"run-{stage}":
+            raise KilledError
+        make_run(config, folder)
+
+    def counting(config: RunConfig, folder: Path) -> None:
+        ran.append(folder.name)
+        make_run(config, folder)
+
+    with pytest.raises(KilledError):
+        improve_loop(config, 2, tmp_path / "loop", dying)
+    stages = improve_loop(config, 2, tmp_path / "loop", counting)
+    assert ran == [f"run-{i}" for i in range(stage, 3)]
+    assert stages[2].learned == whole[2].learned
+
+
+def test_a_loop_does_not_go_on_under_other_settings(config: RunConfig, tmp_path: Path) -> None:
+    improve_loop(config, 1, tmp_path / "loop", make_run)
+    improve_loop(config, 2, tmp_path / "loop", make_run)
+    with pytest.raises(UserError, match="settings"):
+        improve_loop(config, 2, tmp_path / "loop", make_run, Settings(entropy_weight=0.5))
