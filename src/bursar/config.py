@@ -185,8 +185,8 @@ DECIDERS: Mapping[str, tuple[type[Decider], ...]] = {
     "selection": SELECTORS,
     "weighting": WEIGHTINGS,
 }
-GIVEN = frozenset({"self", "tasks", "sizes", "batch"})
-"""The arguments that the run itself gives to the one who decides."""
+NOT_OPTIONS = frozenset({"self", "tasks", "sizes", "batch", "scaler", "propensity"})
+"""Arguments that the run itself gives to the one who decides, or that only Python can say."""
 
 
 def decider_class(what: str, spec: Mapping[str, Any]) -> type[Decider]:
@@ -194,7 +194,7 @@ def decider_class(what: str, spec: Mapping[str, Any]) -> type[Decider]:
     name = str(spec["name"])
     cls = _own_class(what, name) if ":" in name else _our_class(what, name)
     drawn = {"draws"} if what == "policy" else set()
-    known = set(inspect.signature(cls.__init__).parameters) - GIVEN | drawn
+    known = set(inspect.signature(cls.__init__).parameters) - NOT_OPTIONS | drawn
     if extra := sorted(set(spec) - {"name"} - known):
         raise unknown("option", extra[0], known, f"{what} {name}")
     if spec.get("draws", "iid") not in ("iid", "stratified"):
@@ -228,10 +228,10 @@ def build_decider(config: RunConfig, facts: Facts) -> Decider:
     options = {key: value for key, value in spec.items() if key not in ("name", "draws")}
     try:
         decider = decider_class(config.decides, spec).for_run(facts, **options)
+        if spec.get("draws") == "stratified" and isinstance(decider, Policy):
+            return Stratified(decider)
     except (TypeError, ValueError, KeyError, ArithmeticError) as error:
         raise UserError(f"{config.decides} {spec['name']}: {error}") from None
-    if spec.get("draws") == "stratified" and isinstance(decider, Policy):
-        return Stratified(decider)
     return decider
 
 
