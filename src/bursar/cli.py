@@ -447,7 +447,9 @@ def _spread(scores: list[float]) -> str:
 def estimate(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders or journals.")],
     policy: Annotated[Path, typer.Option(help="A policy file.")],
-    method: Annotated[str, typer.Option(help="is, wis, clipped, dm, dr, sndr or switch.")] = "wis",
+    method: Annotated[
+        str, typer.Option(help="is, wis, clipped_is, dm, dr, sndr or switch_dr.")
+    ] = "wis",
     pool: Annotated[str, typer.Option(help="own or balance.")] = "own",
     reward: Annotated[str, typer.Option(help="room_left or prediction_gain.")] = "room_left",
 ) -> None:
