@@ -7,7 +7,7 @@ with tanh on the first token. Two things make them so:
   output layer multiplies them by 2³⁰; both are exact, and so is tanh in between.
 - The mean over tokens is what attention gives when all queries are zero. One more layer with such
   attention writes the head's outputs at the first token, scaled up by 2³⁰, so that nothing is left
-  of the residual there, beside an anchor of ±2⁴⁸ in two other places: it alone sets the variance,
+  of the residual there, beside an anchor of ±2⁵⁴ in two other places: it alone sets the variance,
   and so a layer norm is a multiplication by a known number. What else a norm subtracts is the same
   everywhere and is read off at a place that holds nothing. The layer's feed-forward part is free
   for a two-layer head.
@@ -43,7 +43,7 @@ from bursar.tasks.kinds import Choose, Classify, Kind, MultiLabel, Regress, Span
 
 SMALL = 2.0**-30
 LARGE = 2.0**30
-ANCHOR = 2.0**48
+ANCHOR = 2.0**54
 STEEP = 2.0**24
 TOLERANCE = 1e-5
 _PARTS = attrgetter("attention.self.value", "attention.output", "intermediate.dense", "output")
