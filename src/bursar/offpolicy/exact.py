@@ -44,7 +44,7 @@ class Exact:
             return np.full(len(c), 1 / len(c))
         # Shifting all rewards shifts V alone, and stretching them stretches λ: make them fill 0..1.
         worth = (worth - low) / span
-        if entropy_weight <= 0:
+        if entropy_weight <= ROUNDING * span:
             best: NDArray[np.float64] = (worth >= 1 - ROUNDING).astype(np.float64)
             best /= best.sum()
             return best
@@ -63,7 +63,7 @@ class _Search:
         self._s = s
         self._weight = entropy_weight
         # From this μ on φ' is below 0 whatever p is: 1 - λ μ p·c, and p·c is at least min c.
-        self._most = 2 / (entropy_weight * c.min())
+        self._most = min(2 / (entropy_weight * float(c.min())), 1e30)
 
     def solve(self) -> NDArray[np.float64]:
         """The distribution at the best v: Newton steps, and a halved bracket where they fail."""
@@ -146,7 +146,7 @@ class _Search:
             p *= a
             after = at - mean / np.maximum(np.einsum("vk,vk->v", p, a) - mean**2, 1e-30)
             inside = (after >= low) & (after <= high)
-            after = np.where(inside, after, np.sqrt(np.maximum(low, 1e-6 * high) * high))
+            after = np.where(inside, after, np.sqrt(np.maximum(low, 1e-6 * high)) * np.sqrt(high))
             if np.all(np.abs(after - at) * self._weight <= 0.01):
                 break
             at = after
