@@ -1,7 +1,7 @@
 """A study's runs as a Markdown table: python scripts/table.py FOLDER
 
-FOLDER/POLICY/seed-N are run folders. A cell is the mean over the seeds, in hundredths; behind the mean over
-the tasks stands its range, and then the examples that passed forward and backward, in thousands.
+FOLDER/POLICY/seed-N are run folders. A cell is the mean over the seeds, in hundredths; behind the
+mean over the tasks stand its range and the examples that passed forward and backward, in thousands.
 """
 
 import sys
@@ -19,8 +19,11 @@ def main() -> None:
     tasks = list(next(iter(policies.values()))[0].tasks)
     print("| policy | seeds |", " | ".join(tasks), "| mean | range | forward | backward |")
     print("|---|---|" + "---|" * (len(tasks) + 4))
-    some = next(iter(policies.values()))[0]
-    baselines = [some.tasks[task].baseline or 0.0 for task in tasks]
+    finds = [run for runs in policies.values() for run in runs]
+    known = next(
+        run for run in finds if all(run.tasks[task].baseline is not None for task in tasks)
+    )
+    baselines = [known.tasks[task].baseline or 0.0 for task in tasks]
     cells = [f"{100 * value:.1f}" for value in [*baselines, mean(baselines)]]
     print("| without looking | |", " | ".join(cells), "| | | |")
     for policy, runs in policies.items():

@@ -297,7 +297,17 @@ BAD: dict[str, tuple[dict[str, Any], dict[str, bytes], list[str]]] = {
     "unknown task": ({"tasks": ["glue/rtee"]}, {}, ["'glue/rtee'", "did you mean 'glue/rte'"]),
     "task without data": ({"tasks": ["glue/rte"]}, {}, ["glue/rte", "BURSAR_DATA"]),
     "unknown key of a task": ({"tasks": [task(txt="x")]}, {}, ["mood", "'txt'", "'text'"]),
-    "missing key of a task": ({"tasks": [{"name": "mood"}]}, {}, ["mood", "train"]),
+    "missing key of a task": (
+        {"tasks": [{"name": "mood", "dev": "mood-dev.csv", "text": "sentence"}]},
+        {},
+        ["mood", "expected a value for train"],
+    ),
+    "unknown key of a part": (
+        {"tasks": [{"name": "digits/left", "rows": 9, "data": "x"}]},
+        {},
+        ["digits/left", "unknown key 'data'", "Choices: name, rows."],
+    ),
+    "no rows": ({"tasks": [{"name": "digits/left", "rows": 0}]}, {}, ["digits/left", "found 0"]),
     "wrong type in a task": ({"tasks": [task(labels=3)]}, {}, ["mood"]),
     "unknown kind": ({"tasks": [task(kind="sort")]}, {}, ["'sort'", "classify"]),
     "unknown metric": ({"tasks": [task(metrics=["bleu"])]}, {}, ["'bleu'", "accuracy"]),

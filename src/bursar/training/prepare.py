@@ -58,7 +58,7 @@ def _task(entry: str | dict[str, Any], data: Path | None, given: Mapping[str, Ta
     if "hub" in entry:
         make: Callable[..., Task] = hub
     else:
-        make = own if "train" in entry else partial(_slice, data=data, given=given)
+        make = partial(_slice, data=data, given=given) if "rows" in entry else own
     _check_keys(entry, make)
     try:
         return make(**entry)
@@ -77,7 +77,9 @@ def _slice(name: str, *, rows: int, data: Path | None, given: Mapping[str, Task]
 
 def _check_keys(entry: Mapping[str, Any], make: Callable[..., Task]) -> None:
     """A task's keys are the arguments of the function that makes it."""
-    known = inspect.signature(make).parameters
+    bound = make.keywords if isinstance(make, partial) else {}
+    arguments = inspect.signature(make).parameters
+    known = {key: argument for key, argument in arguments.items() if key not in bound}
     where = f"tasks: {entry.get('name', 'one without a name')}"
     for key in entry:
         if key not in known:
