@@ -31,6 +31,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "active": {"every": 3, "passes": 2, "examples": 10},
 }
 SPECS = [{"name": cls.name, **OPTIONS.get(cls.name, {})} for cls in POLICIES]
+SPECS.append({"name": "exp3s", "eta": 0.1, "draws": "stratified"})
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
