@@ -231,7 +231,9 @@ class Journal:
     def _changed(self, step: int, probabilities: NDArray[np.float64]) -> bytes:
         if self._shares is not None and step - self._shares.step < self._every:
             return b""
-        self._seen = probabilities
+        before, self._seen = self._seen, probabilities
+        if before is not None and np.array_equal(probabilities, before):
+            return b""
         shares = [float(f"{p:.9g}") for p in probabilities.tolist()]
         if self._shares is not None and shares == self._shares.shares:
             return b""
