@@ -262,6 +262,21 @@ def test_marks_pictures_and_unknown_tasks_are_refused() -> None:
         convert(pictures, "d")
 
 
+def test_a_full_disk_leaves_nothing_half_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = store.tokenizer_for(SMALL, store.Texts("texts", lambda: TEXTS))
+    store.save(build(SMALL), tokenizer, SMALL, tmp_path / "model")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("transformers.PreTrainedTokenizerBase.save_pretrained", full)
+    with pytest.raises(OSError, match="No space left"):
+        export(tmp_path / "model", "classify", tmp_path / "exports" / "classify")
+    assert list((tmp_path / "exports").iterdir()) == []
+
+
 def test_nothing_is_written_over(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="expected a folder to be made, found one"):
         export(tmp_path, "classify", tmp_path)

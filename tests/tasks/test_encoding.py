@@ -174,6 +174,16 @@ def test_chunks_join_without_a_seam(
             np.testing.assert_array_equal(pieces.dense["row"], whole.dense["row"])
 
 
+def test_chunks_with_other_columns_are_an_error_and_no_mixture(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CHUNK", 2)
+    rows = (*texts(2), TextRow(3, "a cat", label="no", group="only this one has a group"))
+    with pytest.raises(ValueError, match="in every chunk"):
+        encode(CLASSIFY, Memory(rows), tokenizer, tmp_path)
+    assert folders(tmp_path) == 0
+
+
 def test_rows_are_counted_as_they_are_read(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ number. Such a model is for serving, not for training on.
 
 import copy
 import math
+import tempfile
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -61,12 +62,15 @@ def export(folder: Path, task: str, out: Path) -> None:
         raise UserError(f"{out}: expected a folder to be made, found one that is there already")
     model, tokenizer = store.load(folder)
     plain = convert(model, task)
-    with quiet():
-        plain.save_pretrained(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent) as aside, quiet():
+        whole = Path(aside) / "whole"
+        plain.save_pretrained(whole)
         words = AutoTokenizer.from_pretrained(folder)
         if tokenizer is not None:
             words.model_max_length = tokenizer.max_length
-        words.save_pretrained(out)
+        words.save_pretrained(whole)
+        whole.rename(out)
 
 
 def convert(model: MultiTaskModel, task: str) -> PreTrainedModel:
