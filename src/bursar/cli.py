@@ -185,7 +185,7 @@ def _tell(result: "Finished", folder: Path, quiet: bool) -> None:
         out.print(f"{100 * result.score:.2f}")
         return
     out.print(_scores_table(result.tasks, result.score))
-    out.print(f"Best at step {result.step}. Run folder: {folder}", soft_wrap=True)
+    out.print(f"The model of step {result.step} is kept. Run folder: {folder}", soft_wrap=True)
     from bursar.report.page import write_run_report
 
     _report(lambda: write_run_report(folder))

@@ -246,10 +246,14 @@ class Journal:
             raise OSError(f"{self.path}: wrote {written} of {len(lines)} bytes")
         self._position += written
 
+    def sync(self) -> None:
+        """Wait until all of it is on the disk, so that it survives a power loss too."""
+        os.fsync(self._file.fileno())
+
     def close(self) -> None:
-        """Close the file, after asking for it to be on the disk."""
+        """Close the file, all of it on the disk."""
         if not self._file.closed:
-            os.fsync(self._file.fileno())
+            self.sync()
             self._file.close()
 
     def __enter__(self) -> Self:

@@ -19,6 +19,7 @@ from bursar.tasks.rows import ImageRow
 from bursar.tasks.task import Task
 from bursar.training.policy import PolicyTrainer
 from bursar.training.prepare import facts_of, prepare, resolve
+from bursar.training.trainer import Job
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "temperature": {"temperature": 2},
@@ -158,7 +159,7 @@ def trainer_for(toys: Mapping[str, Task], tmp_path: Path) -> Iterator[Callable[.
         decider = policy or build_decider(config, facts)
         assert isinstance(decider, Policy)
         model = build(config.model, kinds, None, config.seed)
-        return PolicyTrainer(config, prepared, model, decider, journals[-1])
+        return PolicyTrainer(Job(config, prepared, model, journals[-1]), decider)
 
     yield make
     for journal in journals:

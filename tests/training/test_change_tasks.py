@@ -11,7 +11,7 @@ from bursar.journal import Opening, Step, read
 from bursar.training.run import change_tasks, resume, run
 
 
-class Stop(Exception):
+class StoppedError(Exception):
     """Ends a run from outside."""
 
 
@@ -23,7 +23,7 @@ class StopAt:
 
     def stepped(self, step: int, task: str, loss: float, tokens: int) -> None:
         if step == self._step:
-            raise Stop
+            raise StoppedError
 
     def evaluated(self, *_: object) -> None:
         pass
@@ -39,7 +39,7 @@ def halfway(tmp_path: Path) -> Path:
         evaluate={"every": 5, "examples": 20},
         optimizer={"lr": 1e-3},
     )
-    with pytest.raises(Stop):
+    with pytest.raises(StoppedError):
         run(config, tmp_path / "run", watchers=[StopAt(11)])
     return tmp_path / "run"
 
@@ -71,7 +71,7 @@ def test_the_run_goes_on_with_the_new_tasks_from_the_same_step(halfway: Path) ->
 
 def test_a_changed_run_resumes_bit_for_bit(halfway: Path) -> None:
     change_tasks(halfway, add=["digits/larger"])
-    with pytest.raises(Stop):
+    with pytest.raises(StoppedError):
         resume(halfway, watchers=[StopAt(16)])
     resume(halfway)
     steps = [record.step for record in read(halfway / "journal.jsonl") if isinstance(record, Step)]

@@ -14,6 +14,7 @@ from bursar.training.frozen import Frozen
 from bursar.training.optimizer import load_optimizer_tensors, optimizer_tensors
 from bursar.training.prepare import prepare, resolve, tokenizer_of
 from bursar.training.selecting import HIDDEN, SelectionTrainer
+from bursar.training.trainer import Job
 from bursar.uncertainty import predictive_samples
 
 WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "under", "mat", "tree", "red", "and", "or"]
@@ -73,7 +74,7 @@ def make(tasks, tmp_path):
         opening = journal.Opening("test", list(kinds), {}, 1, {}, {})
         books.append(journal.Journal.create(path, opening))
         selector = MTUncertainty(list(kinds), BATCH, **options)
-        return SelectionTrainer(config, prepared, net, selector, books[-1])
+        return SelectionTrainer(Job(config, prepared, net, books[-1]), selector)
 
     yield build
     for book in books:

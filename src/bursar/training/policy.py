@@ -1,23 +1,19 @@
 """Training as a policy says: draw, batch, step, outcome."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from bursar import rng as streams
-from bursar.config import RunConfig
-from bursar.journal import Journal
-from bursar.models.multitask import MultiTaskModel
 from bursar.policies import DevScore, Draw, Gain, Outcome, Policy, Uncertainty
 from bursar.rng import seed_for
 from bursar.tasks.batches import Batch, in_order
 from bursar.tasks.parts import Split
 from bursar.training.evaluation import evaluate, tensors
-from bursar.training.prepare import Prepared
-from bursar.training.trainer import Trainer, Watcher, finite
+from bursar.training.trainer import Job, Trainer, finite
 from bursar.uncertainty import measure, predictive_samples
 
 
@@ -25,26 +21,14 @@ class PolicyTrainer(Trainer):
     """Gives each step of the budget to the task that a policy draws.
 
     Args:
-        config: the run's configuration.
-        prepared: the tasks, in the order of the policy's.
-        model: what learns.
+        job: what it works with.
         policy: who decides.
-        journal: where it is written down.
-        watchers: who looks on.
     """
 
-    def __init__(
-        self,
-        config: RunConfig,
-        prepared: Sequence[Prepared],
-        model: MultiTaskModel,
-        policy: Policy,
-        journal: Journal,
-        watchers: Sequence[Watcher] = (),
-    ) -> None:
-        super().__init__(config, prepared, model, journal, watchers)
+    def __init__(self, job: Job, policy: Policy) -> None:
+        super().__init__(job)
         self.policy = policy
-        self.rng = streams.stream(config.seed, "draws")
+        self.rng = streams.stream(self.config.seed, "draws")
         self._probes: dict[tuple[str, int | None], Split] = {}
 
     def advance(self) -> None:

@@ -46,7 +46,7 @@ from bursar.training.prepare import (
     tokenizer_of,
 )
 from bursar.training.selecting import SelectionTrainer
-from bursar.training.trainer import Trainer, Watcher, pick_device
+from bursar.training.trainer import Job, Trainer, Watcher, pick_device
 from bursar.training.weighting import WeightingTrainer
 
 
@@ -208,6 +208,10 @@ class _Parts:
     tokenizer: Tokenizer | None
     model: MultiTaskModel
 
+    def data(self) -> dict[str, str]:
+        """By task, what names the content of its training split."""
+        return {entry.task.name: entry.task.split("train").fingerprint() for entry in self.prepared}
+
 
 def _assemble(
     config: RunConfig,
@@ -272,6 +276,12 @@ class _Session:
                 f"{checkpoint}: this checkpoint is of another configuration than "
                 f"{self.folder / RUN}; put the file back as it was, or start another run"
             )
+        for name, content in self.parts.data().items():
+            if snapshot.state["data"].get(name) != content:
+                raise UserError(
+                    f"task {name}: its training data are not those that this run was begun with; "
+                    "put them back, or start another run"
+                )
         if not (self.folder / JOURNAL).exists():
             raise UserError(
                 f"{self.folder}: expected a {JOURNAL} beside the checkpoint, found none"
@@ -288,12 +298,12 @@ class _Session:
 
     def _trainer(self, journal: Journal) -> Trainer:
         decider = build_decider(self.config, self.facts)
-        parts = (self.config, self.parts.prepared, self.parts.model)
+        job = Job(self.config, self.parts.prepared, self.parts.model, journal, self.watchers)
         if isinstance(decider, Policy):
-            return PolicyTrainer(*parts, decider, journal, self.watchers)
+            return PolicyTrainer(job, decider)
         if isinstance(decider, Selector):
-            return SelectionTrainer(*parts, decider, journal, self.watchers)
-        return WeightingTrainer(*parts, decider, journal, self.watchers)
+            return SelectionTrainer(job, decider)
+        return WeightingTrainer(job, decider)
 
     def _spend(self, trainer: Trainer) -> Finished:
         """Steps, evaluations and checkpoints until the budget is spent."""
@@ -339,8 +349,10 @@ class _Session:
         return keep
 
     def _checkpoint(self, trainer: Trainer) -> None:
+        trainer.journal.sync()  # before its position is relied upon
         state = {
             "config": _digest(self.config),
+            "data": self.parts.data(),
             "journal": trainer.journal.position,
             "trainer": trainer.state_dict(),
             "progress": asdict(self.progress),

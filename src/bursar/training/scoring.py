@@ -90,9 +90,21 @@ class Scorer:
         if several:
             samples = self._sampled(batch.task, inputs, hidden, step)
             passes += self._passes
-        scores = example_scores(samples, self._score, self._residual(batch.task, samples, inputs))
+        decisions = example_scores(
+            samples, self._score, self._residual(batch.task, samples, inputs)
+        )
+        scores = self._by_item(batch, inputs, decisions)
         kept = hidden.float().cpu().numpy() if hidden is not None else None
         return Candidates(batch, scores, kept, passes)
+
+    def _by_item(
+        self, batch: Batch, inputs: Mapping[str, Tensor], decisions: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """The mean over an example's decisions: a tag for each word, a start and an end."""
+        owners = self._kinds[batch.task].owners(inputs).cpu().numpy()
+        counts = np.bincount(owners, minlength=len(batch.items))
+        totals = np.bincount(owners, weights=decisions, minlength=len(batch.items))
+        return totals / np.maximum(counts, 1)
 
     def _certain(
         self, task: str, inputs: Mapping[str, Tensor]

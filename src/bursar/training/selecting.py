@@ -9,15 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bursar.config import RunConfig
-from bursar.journal import Journal, Selection
-from bursar.models.multitask import MultiTaskModel
+from bursar.journal import Selection
 from bursar.selection import Selector, Usage
 from bursar.tasks.batches import Batch
 from bursar.training.frozen import Frozen
-from bursar.training.prepare import Prepared
 from bursar.training.scoring import Candidates, Scorer
-from bursar.training.trainer import Trainer, Watcher
+from bursar.training.trainer import Job, Trainer
 
 HIDDEN = "hidden"
 
@@ -48,24 +45,12 @@ class SelectionTrainer(Trainer):
     they gave when the candidate was scored.
 
     Args:
-        config: the run's configuration.
-        prepared: the tasks, in the order of the selector's.
-        model: what learns.
+        job: what it works with.
         selector: who decides.
-        journal: where it is written down.
-        watchers: who looks on.
     """
 
-    def __init__(
-        self,
-        config: RunConfig,
-        prepared: Sequence[Prepared],
-        model: MultiTaskModel,
-        selector: Selector,
-        journal: Journal,
-        watchers: Sequence[Watcher] = (),
-    ) -> None:
-        super().__init__(config, prepared, model, journal, watchers)
+    def __init__(self, job: Job, selector: Selector) -> None:
+        super().__init__(job)
         self.selector = selector
         self.usage = Usage({name: len(stream.split) for name, stream in self.streams.items()})
         self._frozen = Frozen(self.model.encoder)
@@ -74,7 +59,7 @@ class SelectionTrainer(Trainer):
             {name: task.kind for name, task in self.tasks.items()},
             selector,
             self._frozen,
-            seed=config.seed,
+            seed=self.config.seed,
             device=self.device,
             autocast=self._autocast,
         )

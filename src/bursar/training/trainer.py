@@ -47,37 +47,45 @@ class Spent:
     backward: int = 0
 
 
+@dataclass(frozen=True, eq=False)
+class Job:
+    """Everything a trainer works with but the one who decides.
+
+    Args:
+        config: the run's configuration.
+        prepared: the tasks, in the order of the one who decides.
+        model: what learns.
+        journal: where it is written down.
+        watchers: who looks on.
+    """
+
+    config: RunConfig
+    prepared: Sequence[Prepared]
+    model: MultiTaskModel
+    journal: Journal
+    watchers: Sequence[Watcher] = ()
+
+
 class Trainer(ABC):
     """Spends a budget of steps as somebody else decides.
 
     A subclass says in `advance` what one step of the budget is: `PolicyTrainer` asks a policy.
 
     Args:
-        config: the run's configuration.
-        prepared: the tasks, in order.
-        model: what learns.
-        journal: where it is written down.
-        watchers: who looks on.
+        job: what it works with.
     """
 
-    def __init__(
-        self,
-        config: RunConfig,
-        prepared: Sequence[Prepared],
-        model: MultiTaskModel,
-        journal: Journal,
-        watchers: Sequence[Watcher] = (),
-    ) -> None:
-        self.config = config
+    def __init__(self, job: Job) -> None:
+        self.config = config = job.config
         self.device = pick_device(config.device)
-        self.model = model.to(self.device)
-        self.journal = journal
-        self.watchers = watchers
-        self.tasks = {entry.task.name: entry.task for entry in prepared}
-        self.dev = {entry.task.name: entry.dev for entry in prepared}
+        self.model = job.model.to(self.device)
+        self.journal = job.journal
+        self.watchers = job.watchers
+        self.tasks = {entry.task.name: entry.task for entry in job.prepared}
+        self.dev = {entry.task.name: entry.dev for entry in job.prepared}
         self.streams = {
             entry.task.name: Stream(entry.task.name, entry.train, config.budget.batch, config.seed)
-            for entry in prepared
+            for entry in job.prepared
         }
         self.optimizer = build_optimizer(self.model, config.optimizer)
         self.spent = Spent()

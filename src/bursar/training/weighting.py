@@ -9,9 +9,6 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from bursar.config import RunConfig
-from bursar.journal import Journal
-from bursar.models.multitask import MultiTaskModel
 from bursar.rng import stream
 from bursar.tasks.batches import Batch, in_order
 from bursar.tasks.encoding import Encoded
@@ -19,9 +16,8 @@ from bursar.tasks.parts import Split
 from bursar.training.evaluation import evaluate, tensors
 from bursar.training.folder import Scores
 from bursar.training.optimizer import build_optimizer
-from bursar.training.prepare import Prepared
 from bursar.training.rounds import Judged, Rounds, Work, record
-from bursar.training.trainer import Trainer, Watcher
+from bursar.training.trainer import Job, Trainer
 from bursar.weighting import Weighting
 
 
@@ -29,24 +25,12 @@ class WeightingTrainer(Trainer):
     """Spends a budget of rounds as a weighting says; a step of the run is a round.
 
     Args:
-        config: the run's configuration.
-        prepared: the tasks, in the order of the weighting's.
-        model: what learns.
+        job: what it works with.
         weighting: who decides.
-        journal: where it is written down.
-        watchers: who looks on.
     """
 
-    def __init__(
-        self,
-        config: RunConfig,
-        prepared: Sequence[Prepared],
-        model: MultiTaskModel,
-        weighting: Weighting,
-        journal: Journal,
-        watchers: Sequence[Watcher] = (),
-    ) -> None:
-        super().__init__(config, prepared, model, journal, watchers)
+    def __init__(self, job: Job, weighting: Weighting) -> None:
+        super().__init__(job)
         self.weighting = weighting
         self.tuning = dict(self.dev)
         if weighting.apart:
@@ -57,8 +41,8 @@ class WeightingTrainer(Trainer):
             self.model,
             TaskFeed(self),
             self._new_optimizer,
-            seed=config.seed,
-            clip=config.optimizer.clip or None,
+            seed=self.config.seed,
+            clip=self.config.optimizer.clip or None,
         )
 
     def _new_optimizer(self) -> Optimizer:

@@ -48,5 +48,16 @@ def predictive_samples(
     with torch.inference_mode():
         for number in range(passes):
             with consistent_dropout(model, seed, number):
-                rows.append(torch.cat([predict(batch).double().cpu() for batch in batches]))
+                rows.append(_joined([predict(batch).double().cpu() for batch in batches]))
     return torch.stack(rows).numpy()
+
+
+def _joined(parts: list["Tensor"]) -> "Tensor":
+    """Distributions end to end; what a narrow one does not know has probability 0."""
+    import torch
+
+    widest = max(part.shape[-1] for part in parts)
+    pads = [(0, widest - part.shape[-1]) for part in parts]
+    return torch.cat(
+        [torch.nn.functional.pad(part, pad) for part, pad in zip(parts, pads, strict=True)]
+    )

@@ -1,0 +1,150 @@
+"""Every kind of task goes the whole way: files, training, predictions, plain transformers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification
+
+from bursar.config import RunConfig
+from bursar.errors import UserError
+from bursar.models.encoders import quiet
+from bursar.models.export import convert, export
+from bursar.rng import stream
+from bursar.training.prepare import read_split
+from bursar.training.run import run
+from bursar.training.use import Trained
+
+WORDS = ["red", "blue", "green", "apple", "car", "house", "tree", "river"]
+
+
+def rows(kind: str, count: int, seed: int) -> list[dict[str, Any]]:
+    """Rows whose label can be read off the text."""
+    rng = stream(seed, "rows", kind)
+    found = []
+    for _ in range(count):
+        words = [str(word) for word in rng.choice(WORDS, size=int(rng.integers(3, 9)))]
+        text, first = " ".join(words), words[0]
+        match kind:
+            case "classify":
+                found.append({"text": text, "label": "yes" if "red" in words else "no"})
+            case "regress":
+                found.append({"text": text, "label": float(words.count("car"))})
+            case "multilabel":
+                found.append({"text": text, "label": [w for w in WORDS[:3] if w in words]})
+            case "tag":
+                tags = ["B-thing" if w in WORDS[3:6] else "O" for w in words]
+                found.append({"text": words, "label": tags})
+            case "span":
+                answers = [{"text": first, "answer_start": 0}]
+                found.append({"text": "first?", "context": text, "label": answers})
+            case "choose":
+                choices = [
+                    first,
+                    *(str(w) for w in rng.choice(WORDS, size=int(rng.integers(1, 4)))),
+                ]
+                found.append({"text": text, "choices": choices, "label": 0})
+    return found
+
+
+KINDS = ["classify", "regress", "multilabel", "tag", "span", "choose"]
+
+
+def entries(folder: Path) -> list[dict[str, Any]]:
+    """The tasks as a run file says them."""
+    more = {"span": {"pair": "context"}, "choose": {"choices": ["choices"]}}
+    tasks = []
+    for kind in KINDS:
+        for split, count in (("train", 60), ("dev", 20)):
+            lines = [json.dumps(row) for row in rows(kind, count, len(split))]
+            (folder / f"{kind}-{split}.jsonl").write_text("\n".join(lines) + "\n")
+        files = {split: str(folder / f"{kind}-{split}.jsonl") for split in ("train", "dev")}
+        columns = {"text": "text", "label": "label"} | more.get(kind, {})
+        tasks.append({"name": kind, "kind": kind, **files, **columns})
+    return tasks
+
+
+def config(folder: Path, steps: int, **decides: Any) -> RunConfig:
+    return RunConfig(
+        tasks=entries(folder),
+        model={
+            "encoder": "small",
+            "layers": 1,
+            "width": 32,
+            "attention_heads": 2,
+            "vocabulary": 90,
+        },
+        budget={"steps": steps, "batch": 8},
+        optimizer={"lr": 3e-3, "head_factor": 1},
+        evaluate={"every": steps},
+        **decides,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 50 steps over all kinds."""
+    folder = tmp_path_factory.mktemp("kinds")
+    run(config(folder, 50), folder / "run")
+    return folder
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_trained_task_predicts_every_row_and_scores(folder: Path, kind: str) -> None:
+    trained = Trained.open(folder / "run")
+    assert len(trained.predict(kind, "dev")) == 20
+    assert len(trained.predict(kind, folder / f"{kind}-dev.jsonl")) == 20
+    scores = trained.evaluate()[kind]
+    assert scores.loss == pytest.approx(scores.loss)  # a number
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_trained_task_has_the_same_logits_in_plain_transformers(folder: Path, kind: str) -> None:
+    trained = Trained.open(folder / "run")
+    ours, plain = trained.model, convert(trained.model, kind).eval()
+    split = read_split(trained.task(kind), "dev", trained.tokenizer).encoded
+    columns = {name: torch.from_numpy(c) for name, c in split.batch(np.arange(8)).items()}
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    inputs = {name: columns[name] for name in names if name in columns}
+    with torch.inference_mode():
+        expected = ours(kind, columns)
+        if kind == "regress":
+            expected = expected * ours.kinds[kind].scale + ours.kinds[kind].mean
+        if kind == "choose":
+            found = plain(**{k: v[:, None] for k, v in inputs.items()}).logits
+        elif kind == "span":
+            found = torch.stack(list(plain(**inputs).values()), dim=-1)
+        else:
+            found = plain(**inputs).logits
+    assert torch.allclose(found, expected, atol=1e-6 * float(expected.abs().max().clamp(min=1)))
+
+
+def test_an_exported_folder_opens_by_its_auto_class_with_label_names(
+    folder: Path, tmp_path: Path
+) -> None:
+    export(folder / "run" / "model", "classify", tmp_path / "out")
+    with quiet():
+        plain = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out")
+    assert plain.config.id2label == {0: "no", 1: "yes"}
+    with pytest.raises(UserError, match="there already"):
+        export(folder / "run" / "model", "classify", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "decides",
+    [
+        {"policy": {"name": "active", "every": 2, "passes": 2, "examples": 4}},
+        {"selection": "mt_uncertainty"},
+        {"weighting": {"name": "alpha_vil", "target": "classify"}},
+    ],
+    ids=["active", "mt_uncertainty", "alpha_vil"],
+)
+def test_whoever_decides_can_read_every_kind(
+    folder: Path, tmp_path: Path, decides: dict[str, Any]
+) -> None:
+    own = config(folder, 4, **decides)
+    own = own.model_copy(update={"budget": own.budget.model_copy(update={"rounds": 1})})
+    assert set(run(own, tmp_path / "run").tasks) == set(KINDS)
