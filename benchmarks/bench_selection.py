@@ -25,6 +25,7 @@ from bursar.training.optimizer import trained
 from bursar.training.prepare import Prepared, prepare, resolve, tokenizer_of
 from bursar.training.scoring import LATEST
 from bursar.training.selecting import SelectionTrainer
+from bursar.training.trainer import Job
 
 TASKS = ["cola", "sst2", "mrpc", "stsb", "rte", "qnli", "mnli", "qqp"]
 LENGTH = 128
@@ -61,7 +62,7 @@ def trainer(freeze: int = 0, dropout: bool = True, every: int = 1) -> SelectionT
     path = Path(tempfile.mkdtemp()) / "journal.jsonl"
     journal = Journal.create(path, Opening("bench", list(kinds), {}, 1, {}, {}))
     selector = MTUncertainty(list(kinds), BATCH, every=every, pool=BATCH)
-    return SelectionTrainer(config, prepared, model, selector, journal)
+    return SelectionTrainer(Job(config, prepared, model, journal), selector)
 
 
 class Published:

@@ -27,6 +27,7 @@ from bursar.tasks.rows import TextRow
 from bursar.training.evaluation import tensors
 from bursar.training.policy import PolicyTrainer
 from bursar.training.prepare import Prepared, facts_of, prepare, resolve, tokenizer_of
+from bursar.training.trainer import Job
 
 TASKS = ["glue/mrpc", "glue/rte", "glue/cola", "glue/sst2"]
 STEPS = 20
@@ -41,7 +42,7 @@ def _trainer(config: RunConfig) -> PolicyTrainer:
     facts = facts_of(config, prepared)
     path = Path(tempfile.mkdtemp()) / "journal.jsonl"
     journal = Journal.create(path, Opening("bench", facts.tasks, {}, 1, {}, {}))
-    return PolicyTrainer(config, prepared, model, build_decider(config, facts), journal)
+    return PolicyTrainer(Job(config, prepared, model, journal), build_decider(config, facts))
 
 
 def _config(layers: int) -> RunConfig:

@@ -24,9 +24,7 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def median_ratio(
-    slow: Callable[[], object], fast: Callable[[], object], repeats: int = 7
-) -> float:
+def median_ratio(slow: Callable[[], object], fast: Callable[[], object], repeats: int = 7) -> float:
     """Median over interleaved pairs of time(slow) / time(fast), after one warm-up of each."""
     slow(), fast()
     return statistics.median(seconds(slow) / seconds(fast) for _ in range(repeats))
