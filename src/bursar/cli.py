@@ -424,14 +424,15 @@ def _compare(configs: Sequence["RunConfig"], seeds: Sequence[int], to: Path, qui
 
 
 def _comparison_table(comparison: "Comparison") -> Table:
-    table = Table(Column("policy", no_wrap=True))
-    for task in comparison.tasks:
-        table.add_column(task, justify="right")
-    table.add_column("mean", justify="right")
+    """A row for each task and a column for each policy: policies are few, tasks may be many."""
+    table = Table(Column("task", no_wrap=True))
     best = comparison.best()
     for policy in comparison.runs:
-        cells = [_spread(comparison.score(policy, task)) for task in [*comparison.tasks, None]]
-        table.add_row(policy, *cells, style="bold" if policy == best else None)
+        table.add_column(policy, justify="right", style="bold" if policy == best else "")
+    for task in comparison.tasks:
+        table.add_row(task, *(_spread(comparison.score(name, task)) for name in comparison.runs))
+    table.add_section()
+    table.add_row("mean", *(_spread(comparison.score(name)) for name in comparison.runs))
     return table
 
 
