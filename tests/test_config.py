@@ -267,7 +267,7 @@ configs = st.builds(
     tasks=st.lists(words | own_tasks, min_size=1, max_size=3).map(tuple),
     policy=st.sampled_from([{"name": cls.name} for cls in POLICIES])
     | st.builds(
-        lambda eta, scaler: {"name": "exp3s", "eta": eta, "scaler": scaler},
+        lambda eta, epsilon: {"name": "exp3s", "eta": eta, "epsilon": epsilon},
         st.floats(1e-9, 1e9),
         values,
     ),

@@ -271,10 +271,16 @@ _Loader.add_implicit_resolver(_FLOAT, _POWER_OF_TEN, _DIGITS)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Puts a text that `_Loader` would take for a number between quotes."""
+    """Puts a text that `_Loader` would take for a number, or a break in one, between quotes."""
+
+
+def _quoted(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    breaks = any(character in text for character in "\x85\u2028\u2029")
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if breaks else None)
 
 
 _Dumper.add_implicit_resolver(_FLOAT, _POWER_OF_TEN, _DIGITS)
+_Dumper.add_representer(str, _quoted)
 
 
 def read_value(text: str) -> Any:
