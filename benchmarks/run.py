@@ -16,8 +16,8 @@ def main() -> None:
     for path in sorted(Path(__file__).parent.glob("bench_*.py")):
         if wanted and path.stem.removeprefix("bench_") not in wanted:
             continue
-        for benchmark in importlib.import_module(path.stem).BENCHMARKS:
-            console.print(f"{path.stem}: {benchmark.__name__} ...", style="dim")
+        for number, benchmark in enumerate(importlib.import_module(path.stem).BENCHMARKS, 1):
+            console.print(f"{path.stem}, {number} ...", style="dim")
             found = benchmark()
             for result in found if isinstance(found, list) else [found]:
                 table.add_row(
