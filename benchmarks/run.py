@@ -20,6 +20,7 @@ def main() -> None:
             console.print(f"{path.stem}, {number} ...", style="dim")
             found = benchmark()
             for result in found if isinstance(found, list) else [found]:
+                console.print(f"  {result.name}: {result.value:,.3g} {result.unit}", style="dim")
                 table.add_row(
                     result.name,
                     f"{result.value:,.3g} {result.unit}",
