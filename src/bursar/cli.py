@@ -586,6 +586,7 @@ def bandit(
     steps: Annotated[int, typer.Option(help="Draws in a run.")] = 1000,
     environments: Annotated[int, typer.Option(help="Bandits.")] = 8,
     seeds: Annotated[int, typer.Option(help="Runs of each policy in each bandit.")] = 10,
+    seed: Annotated[int, typer.Option(min=0, help="Another one draws other bandits.")] = 0,
     to: Annotated[Path, typer.Option("--out", help="Folder of the report.")] = Path(
         "studies/bandit"
     ),
@@ -606,6 +607,7 @@ def bandit(
             steps=steps,
             environments=environments,
             seeds=seeds,
+            seed=seed,
             workers=min(2, os.cpu_count() or 1),
         )
     table = Table(Column(HEAD[0], no_wrap=True))
