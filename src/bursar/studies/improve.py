@@ -24,10 +24,9 @@ from bursar.offpolicy import (
 )
 from bursar.policies import Policy
 from bursar.training.files import write_whole
+from bursar.training.folder import JOURNAL, SCORES
 
 REWARDS: Mapping[str, Reward] = {"room_left": room_left, "prediction_gain": prediction_gain}
-#: What a folder of a finished run has.
-SCORES = "scores.json"
 SETTINGS = "improve.yaml"
 
 
@@ -162,7 +161,8 @@ def improve_loop(
     """Run, improve from all runs so far, run again; what is done already is not done again.
 
     The first run is in `out/run-0`; policy i is learned from the runs before it, written to
-    `out/policy-i.yaml`, and followed by the run in `out/run-i`.
+    `out/policy-i.yaml`, and followed by the run in `out/run-i`. Each run has a seed of its own, so
+    that pooled logs do not tell the same chances twice.
 
     Args:
         config: the first run, with the policy to start from.
@@ -178,7 +178,8 @@ def improve_loop(
     stages = [Stage(folders[0], None)]
     for i in range(1, iterations + 1):
         learned = improve_runs(folders[:i], out / f"policy-{i}.yaml", settings)
-        again = decided_by(config, learned.policy, out, f"policy-{i}.yaml")
+        fresh = config.model_copy(update={"seed": config.seed + i})
+        again = decided_by(fresh, learned.policy, out, f"policy-{i}.yaml")
         _run_if_undone(run_one, again, folders[i])
         stages.append(Stage(folders[i], learned))
     return stages
@@ -215,7 +216,7 @@ def _built(spec: Mapping[str, Any], run: Path, where: str) -> Policy:
 
 def _facts(run: Path) -> Facts:
     """What the run told its policy, from its journal's first line."""
-    path = run / "journal.jsonl" if run.is_dir() else run
+    path = run / JOURNAL if run.is_dir() else run
     opening = next(read(path), None)
     if not isinstance(opening, Opening):
         raise UserError(f"{path}: expected the run's description in the first line, found none")
