@@ -13,7 +13,7 @@ from bursar.tasks.rows import ImageRow
 
 def idx(array: np.ndarray) -> bytes:
     header = bytes([0, 0, 8, array.ndim]) + pack(f">{array.ndim}I", *array.shape)
-    return gzip.compress(header + array.astype(np.uint8).tobytes())
+    return gzip.compress(header + array.astype(np.uint8).tobytes(), mtime=0)
 
 
 @pytest.fixture
