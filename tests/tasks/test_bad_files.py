@@ -175,7 +175,9 @@ def test_over_long(form: Format, tmp_path: Path, length: int) -> None:
 
 
 @every_format
-@pytest.mark.parametrize("content", [b"", b"\n", b"\n\n \n", b"\xef\xbb\xbf", gzip.compress(b"", mtime=0)])
+@pytest.mark.parametrize(
+    "content", [b"", b"\n", b"\n\n \n", b"\xef\xbb\xbf", gzip.compress(b"", mtime=0)]
+)
 def test_empty(form: Format, tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "file"
     path.write_bytes(content)
