@@ -1,0 +1,23 @@
+"""The convergence figure of a run as an HTML page: python scripts/convergence.py RUN OUT.html
+
+Figure 2 of Fang and Alqatari (2020): dev loss for each task with its minimum marked, and below it
+the tasks' shares and the model's uncertainties.
+"""
+
+import sys
+from pathlib import Path
+
+from bursar.report.figures import convergence
+from bursar.report.history import read_history
+from bursar.training.folder import JOURNAL
+
+
+def main() -> None:
+    run, out = Path(sys.argv[1]), Path(sys.argv[2])
+    figure = convergence(read_history(run / JOURNAL))
+    figure.update_layout(template="plotly_white", paper_bgcolor="white", plot_bgcolor="white")
+    figure.write_html(out, include_plotlyjs=True)
+
+
+if __name__ == "__main__":
+    main()
