@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -208,6 +209,7 @@ class _Parts:
     tokenizer: Tokenizer | None
     model: MultiTaskModel
 
+    @cached_property  # it reads all of the files
     def data(self) -> dict[str, str]:
         """By task, what names the content of its training split."""
         return {entry.task.name: entry.task.split("train").fingerprint() for entry in self.prepared}
@@ -276,7 +278,7 @@ class _Session:
                 f"{checkpoint}: this checkpoint is of another configuration than "
                 f"{self.folder / RUN}; put the file back as it was, or start another run"
             )
-        for name, content in self.parts.data().items():
+        for name, content in self.parts.data.items():
             if snapshot.state["data"].get(name) != content:
                 raise UserError(
                     f"task {name}: its training data are not those that this run was begun with; "
@@ -352,7 +354,7 @@ class _Session:
         trainer.journal.sync()  # before its position is relied upon
         state = {
             "config": _digest(self.config),
-            "data": self.parts.data(),
+            "data": self.parts.data,
             "journal": trainer.journal.position,
             "trainer": trainer.state_dict(),
             "progress": asdict(self.progress),
