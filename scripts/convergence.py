@@ -16,7 +16,7 @@ def main() -> None:
     run, out = Path(sys.argv[1]), Path(sys.argv[2])
     figure = convergence(read_history(run / JOURNAL))
     figure.update_layout(template="plotly_white", paper_bgcolor="white", plot_bgcolor="white")
-    figure.write_html(out, include_plotlyjs=True)
+    figure.write_html(out, include_plotlyjs=True, config={"displayModeBar": False})
 
 
 if __name__ == "__main__":
