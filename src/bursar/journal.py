@@ -288,6 +288,16 @@ def read(path: Path | str) -> Iterator[Record]:
                 yield record
 
 
+def read_latest(path: Path | str) -> list[Record]:
+    """The records since the run's tasks were last changed, from that opening on."""
+    latest: list[Record] = []
+    for record in read(path):
+        if isinstance(record, Opening):
+            latest.clear()
+        latest.append(record)
+    return latest
+
+
 def _parse(values: Mapping[str, Any]) -> Record | None:
     cls = _KINDS.get(values["kind"])
     if cls is None:

@@ -108,7 +108,10 @@ def test_a_part_keeps_all_windows_of_its_rows(tokenizer: Tokenizer, tmp_path: Pa
     assert part.encoded.rows == 2
 
 
-def test_a_part_is_not_cached(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    part = split(tokenizer, texts(10), tmp_path).at_most(2)
-    with pytest.raises(NotImplementedError, match="not kept on disk"):
-        part.source.fingerprint()
+def test_a_part_is_named_by_its_rows(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    whole = split(tokenizer, texts(10), tmp_path)
+    even, odd = whole.halves()
+    again, _ = whole.halves()
+    names = [each.source.fingerprint() for each in (whole, even, odd, whole.at_most(2))]
+    assert len(set(names)) == 4
+    assert again.source.fingerprint() == even.source.fingerprint()

@@ -8,6 +8,8 @@ from safetensors.torch import load_file
 from bursar.config import RunConfig
 from bursar.errors import UserError
 from bursar.journal import Opening, Step, read
+from bursar.offpolicy import Log
+from bursar.report.page import write_run_report
 from bursar.training.run import change_tasks, resume, run
 
 
@@ -86,3 +88,13 @@ def test_what_cannot_be_changed_is_said_in_one_sentence(halfway: Path) -> None:
     resume(halfway)
     with pytest.raises(UserError, match="unfinished run"):
         change_tasks(halfway, add=["digits/larger"])
+
+
+def test_a_changed_run_is_reported_and_learned_from_since_the_change(halfway: Path) -> None:
+    change_tasks(halfway, add=["digits/larger"], drop=["digits/left"])
+    resume(halfway)
+    log = Log.from_journal(halfway)
+    assert list(log.tasks) == ["digits/right", "digits/larger"]
+    assert len(log) == 10
+    page = write_run_report(halfway).read_text()
+    assert "digits/larger" in page

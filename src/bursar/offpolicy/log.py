@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bursar.errors import UserError
-from bursar.journal import Opening, Shares, Step, read
+from bursar.journal import Opening, Shares, Step, read_latest
 from bursar.offpolicy.course import Course
 from bursar.offpolicy.rewards import Reward, room_left
 
@@ -74,7 +74,7 @@ class Log:
         tasks: list[str] = []
         steps: list[Step] = []
         shares: list[tuple[int, list[float]]] = []
-        for record in read(path):
+        for record in read_latest(path):
             if isinstance(record, Opening):
                 tasks = record.tasks
             elif isinstance(record, Shares):

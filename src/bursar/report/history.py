@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bursar.errors import UserError
-from bursar.journal import Evaluation, Inner, Opening, Round, Selection, Shares, Step, read
+from bursar.journal import Evaluation, Inner, Opening, Round, Selection, Shares, Step, read_latest
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class History:
 
 
 def read_history(path: Path) -> History:
-    """The history in a journal file, its evaluations those on the dev split."""
-    records = list(read(path))
+    """The history in a journal file since its tasks last changed; evaluations on dev splits."""
+    records = read_latest(path)
     if not records or not isinstance(records[0], Opening):
         raise UserError(f"{path}: expected a journal that opens with its run, found no such line")
     return History(

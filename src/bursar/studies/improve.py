@@ -11,7 +11,7 @@ import yaml
 from bursar.config import RunConfig, decided_by, decider_class, read_yaml
 from bursar.errors import UserError, unknown
 from bursar.facts import Facts
-from bursar.journal import Opening, read
+from bursar.journal import Opening, read_latest
 from bursar.offpolicy import (
     Estimate,
     Log,
@@ -215,9 +215,9 @@ def _built(spec: Mapping[str, Any], run: Path, where: str) -> Policy:
 
 
 def _facts(run: Path) -> Facts:
-    """What the run told its policy, from its journal's first line."""
+    """What the run told its policy, from its journal."""
     path = run / JOURNAL if run.is_dir() else run
-    opening = next(read(path), None)
+    opening = next(iter(read_latest(path)), None)
     if not isinstance(opening, Opening):
         raise UserError(f"{path}: expected the run's description in the first line, found none")
     sizes = {task: opening.sizes.get(task, 1) for task in opening.tasks}

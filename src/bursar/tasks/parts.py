@@ -45,7 +45,7 @@ def some_rows(source: Source, rows: int) -> Source:
     there = rows_of(source)
     if rows >= there:
         return source
-    return _Rows(source, frozenset(_spread(there, rows).tolist()), f"{rows} rows")
+    return _Rows(source, frozenset(_spread(there, rows).tolist()))
 
 
 def _spread(there: int, rows: int) -> NDArray[np.int64]:
@@ -55,11 +55,10 @@ def _spread(there: int, rows: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Some rows of a source; `name` tells them from others where they are kept on disk."""
+    """Some rows of a source."""
 
     source: Source
     keep: frozenset[int]
-    name: str = ""
 
     @property
     def where(self) -> str:
@@ -72,8 +71,6 @@ class _Rows:
         return {}
 
     def fingerprint(self) -> str:
-        if not self.name:
-            raise NotImplementedError("a part of a split is not kept on disk")
-        return blake2b(
-            f"{self.source.fingerprint()}:{self.name}".encode(), digest_size=16
-        ).hexdigest()
+        digest = blake2b(self.source.fingerprint().encode(), digest_size=16)
+        digest.update(np.array(sorted(self.keep), dtype=np.int64).tobytes())
+        return digest.hexdigest()
