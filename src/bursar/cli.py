@@ -5,7 +5,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -100,6 +100,11 @@ def showing(quiet: bool) -> Iterator[Shower]:
             yield Shower(progress, quiet)
     except KeyboardInterrupt:
         raise StoppedError("stopped; `bursar resume` goes on from the last checkpoint") from None
+
+
+def busy(what: str) -> AbstractContextManager[object]:
+    """A sign of life on a terminal, for what has no steps to count."""
+    return out.status(what) if out.is_terminal else nullcontext()
 
 
 @app.command()
@@ -226,7 +231,8 @@ def evaluate(
     """
     from bursar.training.use import Trained
 
-    scores = Trained.open(folder, data).evaluate(split)
+    with busy("scoring"):
+        scores = Trained.open(folder, data).evaluate(split)
     score = mean(value.score for value in scores.values())
     if quiet:
         out.print(f"{100 * score:.2f}")
@@ -261,8 +267,9 @@ def predict(
 
     if style not in ("jsonl", "glue"):
         raise unknown("format", style, ["jsonl", "glue"], "--format")
-    trained = Trained.open(folder, data)
-    answers = trained.predict(task, source)
+    with busy("predicting"):
+        trained = Trained.open(folder, data)
+        answers = trained.predict(task, source)
     if style == "glue":
         out.print(str(write_submission(to, trained.task(task), source, answers)), soft_wrap=True)
         return
@@ -285,7 +292,8 @@ def export(
     from bursar.training.folder import MODEL, finished
 
     finished(folder)
-    export_task(folder / MODEL, task, to)
+    with busy("exporting"):
+        export_task(folder / MODEL, task, to)
     out.print(f"Written: {to}", soft_wrap=True)
 
 
@@ -599,7 +607,7 @@ def bandit(
     from bursar.report.bandit import HEAD, POLICIES, bandit_report, rows
 
     names = [str(name) for name in _list_of(policies, "--policies")] if policies else POLICIES
-    with out.status("playing") if out.is_terminal else nullcontext():
+    with busy("playing"):
         comparison = bandit_report(
             to,
             names,

@@ -1,6 +1,6 @@
 """Scores of a model on a split of a task."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -27,7 +27,6 @@ def predict(
     split: Encoded,
     batch: int,
     device: torch.device,
-    on_items: Callable[[int], None] | None = None,
 ) -> tuple[list[Any], float]:
     """Raw predictions for all items of a split in order, and the mean loss where labels are."""
     model.eval()
@@ -39,8 +38,6 @@ def predict(
         total += float(task.kind.loss(logits, inputs)) * len(part.items)
         for item, prediction in zip(part.items, task.kind.predictions(logits, inputs), strict=True):
             raw[item] = prediction
-        if on_items:
-            on_items(len(part.items))
     return raw, total / len(split)
 
 
