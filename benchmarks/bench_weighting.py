@@ -13,7 +13,7 @@ from bursar.models.lenet import LeNet
 from bursar.weighting.deltas import Deltas
 
 WIDTH, DEV = 512, 256
-SEEDS, BATCH, STEPS = 8, 256, 4
+SEEDS, BATCH, STEPS = 8, 256, 12
 
 
 def network() -> nn.Sequential:

@@ -22,7 +22,7 @@ def arguments(channels, rows, columns, batch):
     return [tensor.requires_grad_() for tensor in (x, weight, bias)]
 
 
-@pytest.mark.parametrize("shape", [(1, 28, 28, 2), (10, 12, 12, 3), (2, 8, 6, 1)])
+@pytest.mark.parametrize("shape", [(1, 28, 28, 2), (10, 12, 12, 3), (2, 8, 6, 1), (1, 28, 28, 60)])
 def test_values_and_gradients_are_those_of_torch(shape):
     given = arguments(*shape)
     ours, theirs = conv_pool_relu(*given), plain(*given)

@@ -1,5 +1,6 @@
 """The small convolutional network of Kourdis et al. (2020), with convolutions made for CPUs."""
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import torch
@@ -62,29 +63,43 @@ class _ConvPoolRelu(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        patches = _patches(x)
-        spread = _spread(weight)
-        four = torch.mm(spread, patches.flatten(0, 2).flatten(1)).view(4, len(weight), -1)
-        upper, lower = torch.maximum(four[0], four[1]), torch.maximum(four[2], four[3])
-        left = four[0] >= four[1], four[2] >= four[3], upper >= lower
-        result = torch.maximum(upper, lower, out=upper).add_(bias[:, None]).relu_()
-        ctx.save_for_backward(patches, spread, result, *left)
+        patches, spread = _patches(x), _spread(weight)
+        flat = patches.flatten(0, 2).flatten(1)
+        result = x.new_empty(len(weight), flat.shape[1])
+        right, below = result.new_empty(2, *result.shape), torch.empty_like(result)
+        for at in _runs(flat):
+            four = torch.mm(spread, flat[:, at]).view(2, 2, len(weight), -1)
+            torch.sub(four[:, 1], four[:, 0], out=right[:, :, at])
+            rows = torch.maximum(four[:, 0], four[:, 1])
+            torch.sub(rows[1], rows[0], out=below[:, at])
+            torch.maximum(rows[0], rows[1], out=result[:, at])
+        result.add_(bias[:, None]).relu_()
+        ctx.save_for_backward(patches, spread, result, right, below)
         ctx.shapes = x.shape, weight.shape
         return result.view(len(weight), *patches.shape[3:])
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
-        patches, spread, result, *left = ctx.saved_tensors
+        patches, spread, result, right, below = ctx.saved_tensors
         shape, weight_shape = ctx.shapes
-        gradient = gradient.flatten(1) * (result > 0)
-        four = _unpool(gradient, *left).flatten(0, 1)
-        of_weight = torch.mm(four, patches.flatten(0, 2).flatten(1).T)
-        of_x = None
-        if ctx.needs_input_grad[0]:
-            of_patches = torch.mm(spread.T, four).view(patches.shape)
-            of_x = _unpatched(of_patches, shape)
+        flat = patches.flatten(0, 2).flatten(1)
+        gradient = _where_positive(gradient.flatten(1), result)
+        of_weight = torch.zeros_like(spread)
+        of_patches = torch.empty_like(flat) if ctx.needs_input_grad[0] else None
+        for at in _runs(flat):
+            four = _unpool(gradient[:, at], right[:, :, at], below[:, at]).flatten(0, 2)
+            of_weight.addmm_(four, flat[:, at].T)
+            if of_patches is not None:
+                torch.mm(spread.T, four, out=of_patches[:, at])
+        of_x = None if of_patches is None else _unpatched(of_patches.view(patches.shape), shape)
         return of_x, _gathered(of_weight, weight_shape), gradient.sum(1)
+
+
+def _runs(flat: Tensor, size: int = 8192) -> Iterator[slice]:
+    """The columns in runs, so that what is made of a run is read again while the cache has it."""
+    for start in range(0, flat.shape[1], size):
+        yield slice(start, min(start + size, flat.shape[1]))
 
 
 def _patches(x: Tensor) -> Tensor:
@@ -120,12 +135,30 @@ def _gathered(spread: Tensor, shape: torch.Size) -> Tensor:
     return weight
 
 
-def _unpool(gradient: Tensor, left_above: Tensor, left_below: Tensor, above: Tensor) -> Tensor:
-    """The gradient at the winner of each four, 0 at the others: `(4, outputs, pixels)`."""
-    four = gradient.new_empty(4, *gradient.shape)
-    upper = gradient * above
-    lower = gradient - upper
-    for half, left, pair in ((upper, left_above, four[:2]), (lower, left_below, four[2:])):
-        torch.mul(half, left, out=pair[0])
-        torch.sub(half, pair[0], out=pair[1])
+def _unpool(gradient: Tensor, right: Tensor, below: Tensor) -> Tensor:
+    """The gradient at the winner of each four, 0 at the others: `(2, 2, outputs, pixels)`.
+
+    Args:
+        gradient: shape `(outputs, pixels)`.
+        right: by how much the right one leads in each row, shape `(2, outputs, pixels)`.
+        below: by how much the lower row leads, shape `(outputs, pixels)`.
+    """
+    rows = _split(gradient, below)
+    four = gradient.new_empty(2, 2, *gradient.shape)
+    for row, lead, pair in zip(rows, right, four, strict=True):
+        _split(row, lead, out=pair)
     return four
+
+
+def _split(gradient: Tensor, lead: Tensor, out: Tensor | None = None) -> Tensor:
+    """The gradient to the second of two where it leads, else to the first."""
+    out = gradient.new_empty(2, *gradient.shape) if out is None else out
+    torch.sub(gradient, _where_positive(gradient, lead, out[1]), out=out[0])
+    return out
+
+
+def _where_positive(gradient: Tensor, x: Tensor, out: Tensor | None = None) -> Tensor:
+    """The gradient where x > 0, else 0: one pass, where a product with a mask would be three."""
+    out = torch.empty_like(gradient) if out is None else out
+    found: Tensor = torch.ops.aten.threshold_backward(gradient, x, 0, grad_input=out)
+    return found
