@@ -305,9 +305,14 @@ BAD: dict[str, tuple[dict[str, Any], dict[str, bytes], list[str]]] = {
     "unknown key of a part": (
         {"tasks": [{"name": "digits/left", "rows": 9, "data": "x"}]},
         {},
-        ["digits/left", "unknown key 'data'", "Choices: name, rows."],
+        ["digits/left", "unknown key 'data'", "Choices: held_out, name, rows."],
     ),
     "no rows": ({"tasks": [{"name": "digits/left", "rows": 0}]}, {}, ["digits/left", "found 0"]),
+    "all held out": (
+        {"tasks": [{"name": "digits/left", "held_out": 1.0}]},
+        {},
+        ["digits/left", "held_out", "found 1.0"],
+    ),
     "wrong type in a task": ({"tasks": [task(labels=3)]}, {}, ["mood"]),
     "unknown kind": ({"tasks": [task(kind="sort")]}, {}, ["'sort'", "classify"]),
     "unknown metric": ({"tasks": [task(metrics=["bleu"])]}, {}, ["'bleu'", "accuracy"]),

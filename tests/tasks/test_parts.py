@@ -1,5 +1,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from bursar.tasks.encoding import encode
 from bursar.tasks.kinds import Classify, Span
-from bursar.tasks.parts import Split
+from bursar.tasks.parts import Split, hold_out
 from bursar.tasks.rows import Answer, QuestionRow, Row, TextRow
 from bursar.tasks.tokenizer import Tokenizer
 
@@ -26,7 +27,7 @@ class Memory:
         return {}
 
     def fingerprint(self) -> str:
-        return repr(self.content)
+        return blake2b(repr(self.content).encode(), digest_size=16).hexdigest()
 
 
 @pytest.fixture(scope="module")
@@ -115,3 +116,12 @@ def test_a_part_is_named_by_its_rows(tokenizer: Tokenizer, tmp_path: Path) -> No
     names = [each.source.fingerprint() for each in (whole, even, odd, whole.at_most(2))]
     assert len(set(names)) == 4
     assert again.source.fingerprint() == even.source.fingerprint()
+
+
+@given(st.integers(2, 50), st.floats(0.01, 0.99))
+def test_what_is_held_out_is_missing_from_the_rest(there: int, share: float) -> None:
+    rest, held = hold_out(Memory(texts(there)), share)
+    parts = [[row.at for row in source.rows()] for source in (rest, held)]
+    assert sorted(parts[0] + parts[1]) == [row.at for row in texts(there)]
+    assert len(parts[1]) == min(max(1, round(share * there)), there - 1)
+    assert rest.fingerprint() != held.fingerprint()

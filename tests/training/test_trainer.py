@@ -26,6 +26,7 @@ from bursar.training.optimizer import rate_factor
 from bursar.training.policy import PolicyTrainer
 from bursar.training.prepare import read_split, resolve
 from bursar.training.run import run
+from bursar.training.use import Trained
 
 Toys = Mapping[str, Task]
 Toy = Callable[..., RunConfig]
@@ -398,3 +399,19 @@ def test_digits_are_learned(tmp_path: Path) -> None:
 
 def test_random_is_what_a_run_does_unless_it_is_told_otherwise(toy: Toy) -> None:
     assert toy().policy == {"name": Random.name}
+
+
+def test_a_run_can_hold_out_its_dev_split_from_training(tmp_path: Path) -> None:
+    entry = {"name": "digits/left", "held_out": 0.25, "rows": 100}
+    (part,) = resolve(RunConfig(tasks=[entry]))
+    (whole,) = resolve(RunConfig(tasks=["digits/left"]))
+    at = {name: [row.at for row in part.split(name).rows()] for name in ("train", "dev")}
+    every = [row.at for row in whole.split("train").rows()]
+    assert len(at["dev"]) == len(every) // 4
+    assert len(at["train"]) == 100
+    assert not set(at["dev"]) & set(at["train"])
+    official = [row.at for row in whole.split("dev").rows()]
+    assert [row.at for row in part.split("test").rows()] == official
+    run(RunConfig(tasks=[entry], budget={"steps": 2}), tmp_path / "run")
+    trained = Trained.open(tmp_path / "run")
+    assert trained.evaluate("test").keys() == {"digits/left"}

@@ -48,6 +48,14 @@ def some_rows(source: Source, rows: int) -> Source:
     return _Rows(source, frozenset(_spread(there, rows).tolist()))
 
 
+def hold_out(source: Source, share: float) -> tuple[Source, Source]:
+    """A source without a share of its rows, and that share, spread evenly over it."""
+    there = rows_of(source)
+    count = min(max(1, round(share * there)), there - 1)
+    held = frozenset(_spread(there, count).tolist())
+    return _Rows(source, frozenset(range(there)) - held), _Rows(source, held)
+
+
 def _spread(there: int, rows: int) -> NDArray[np.int64]:
     """So many different numbers below `there`, evenly spaced."""
     return np.unique(np.linspace(0, there - 1, rows).astype(np.int64))

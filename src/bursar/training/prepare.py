@@ -14,7 +14,7 @@ from bursar.tasks import catalogue
 from bursar.tasks.encoding import Encoded, encode
 from bursar.tasks.hub import hub
 from bursar.tasks.own import own
-from bursar.tasks.parts import Split, some_rows
+from bursar.tasks.parts import Split, hold_out, some_rows
 from bursar.tasks.rows import ChoiceRow, ImageRow, QuestionRow, Row, TextRow, WordsRow
 from bursar.tasks.task import Task
 from bursar.tasks.tokenizer import Tokenizer
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 Reading = Callable[[str, str, int], None]
 """Is told of task, split and rows while texts are being encoded."""
+
+PARTS = {"rows", "held_out"}
+"""Keys of a run file's task that take a part of a task which has a name."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ def _task(entry: str | dict[str, Any], data: Path | None, given: Mapping[str, Ta
     if "hub" in entry:
         make: Callable[..., Task] = hub
     else:
-        make = partial(_slice, data=data, given=given) if "rows" in entry else own
+        make = partial(_slice, data=data, given=given) if PARTS & entry.keys() else own
     _check_keys(entry, make)
     try:
         return make(**entry)
@@ -66,13 +69,28 @@ def _task(entry: str | dict[str, Any], data: Path | None, given: Mapping[str, Ta
         raise UserError(f"tasks: {entry['name']}: {error}") from None
 
 
-def _slice(name: str, *, rows: int, data: Path | None, given: Mapping[str, Task]) -> Task:
-    """A task that has a name, with at most so many training rows."""
-    if not isinstance(rows, int) or rows < 2:
-        raise UserError(f"tasks: {name}: rows: expected a whole number above 1, found {rows!r}")
+def _slice(
+    name: str,
+    *,
+    rows: int | None = None,
+    held_out: float | None = None,
+    data: Path | None,
+    given: Mapping[str, Task],
+) -> Task:
+    """A task that has a name, with fewer training rows, or a dev split made of some of them."""
+    where = f"tasks: {name}"
+    if rows is not None and (not isinstance(rows, int) or rows < 2):
+        raise UserError(f"{where}: rows: expected a whole number above 1, found {rows!r}")
+    if held_out is not None and not (isinstance(held_out, float) and 0 < held_out < 1):
+        raise UserError(f"{where}: held_out: expected a number between 0 and 1, found {held_out!r}")
     task = _task(name, data, given)
-    fewer = some_rows(task.split("train"), rows)
-    return replace(task, splits={**task.splits, "train": fewer})
+    splits = dict(task.splits)
+    if held_out is not None:
+        splits["test"] = task.split("dev")
+        splits["train"], splits["dev"] = hold_out(task.split("train"), held_out)
+    if rows is not None:
+        splits["train"] = some_rows(splits["train"], rows)
+    return replace(task, splits=splits)
 
 
 def _check_keys(entry: Mapping[str, Any], make: Callable[..., Task]) -> None:
