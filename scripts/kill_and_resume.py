@@ -33,8 +33,11 @@ import torch
 from bursar.config import RunConfig
 from bursar.journal import Journal, read, without_times
 from bursar.policies import POLICIES
+from bursar.selection import SELECTORS
 from bursar.training import checkpoints, run, trainer
+from bursar.training.rounds import Rounds
 from bursar.training.trainer import Trainer
+from bursar.weighting import WEIGHTINGS
 
 TASKS = ("digits/left", "digits/right", "digits/larger")
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -52,6 +55,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "thompson": {"primary": "digits/larger", "batches": 3},
     "active": {"every": 4, "passes": 2, "examples": 20},
 }
+KINDS = {"policy": POLICIES, "selection": SELECTORS, "weighting": WEIGHTINGS}
+DECIDERS = {cls.name: kind for kind, classes in KINDS.items() for cls in classes}
 # By moment, the latest call at which a life ends: short lives, so that there are many.
 MOMENTS = {
     "clock": 1,
@@ -65,16 +70,20 @@ MOMENTS = {
 }
 
 
-def config_for(policy: str, steps: int) -> RunConfig:
+def config_for(name: str, steps: int) -> RunConfig:
+    rounds = DECIDERS[name] == "weighting"  # each of them many optimiser steps
+    target = {"target": "digits/larger", "share": 0.2} if rounds else {}
     return RunConfig.model_validate(
         {
-            "name": policy,
+            "name": name,
             "tasks": list(TASKS),
-            "policy": {"name": policy, **OPTIONS.get(policy, {})},
-            "budget": {"steps": steps, "batch": 8},
+            DECIDERS[name]: {"name": name, **target, **OPTIONS.get(name, {})},
+            "budget": {"rounds": max(2, steps // 10), "batch": 8}
+            if rounds
+            else {"steps": steps, "batch": 8},
             "optimizer": {"lr": 3e-3, "head_factor": 1},
-            "evaluate": {"every": 5, "examples": 40},
-            "checkpoint": {"every": 3},
+            "evaluate": {"every": 2 if rounds else 5, "examples": 40},
+            "checkpoint": {"every": 1 if rounds else 3},
         }
     )
 
@@ -115,7 +124,8 @@ def nothing(*_: object) -> None:
     pass
 
 
-SAVE_FILE, UPDATE, WRITE = checkpoints.save_file, Trainer.update, Journal._write
+SAVE_FILE, WRITE = checkpoints.save_file, Journal._write
+UPDATE, ROUND_STEP = Trainer.update, Rounds._step
 
 
 def set_trap(moment: str, call: int) -> None:
@@ -123,6 +133,7 @@ def set_trap(moment: str, call: int) -> None:
     match moment:
         case "step":
             Trainer.update = trap(UPDATE, call, UPDATE)  # type: ignore[method-assign]
+            Rounds._step = trap(ROUND_STEP, call, ROUND_STEP)  # type: ignore[method-assign]
         case "evaluation":
             trainer.evaluate = trap(trainer.evaluate, call, nothing)
         case "checkpoint":
@@ -219,19 +230,22 @@ def leave_alone(names: list[str], steps: int, out: Path) -> None:
     subprocess.run(command, check=True)
 
 
-def policies_of(text: str) -> list[str]:
-    known = [cls.name for cls in POLICIES]
-    names = known if text == "all" else text.split(",")
+def names_of(text: str) -> list[str]:
+    names = list(DECIDERS) if text == "all" else text.split(",")
     for name in names:
-        if name not in known:
-            raise SystemExit(f"--policies: expected some of {', '.join(known)}, found {name}")
+        if name not in DECIDERS:
+            raise SystemExit(f"--policies: expected some of {', '.join(DECIDERS)}, found {name}")
     return names
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
     parser.add_argument("--kills", type=int, default=25, help="of each policy")
-    parser.add_argument("--policies", default="all", help="names with commas between, or all")
+    parser.add_argument(
+        "--policies",
+        default="all",
+        help="or selectors or weightings: names with commas between, or all",
+    )
     parser.add_argument("--steps", type=int, default=120, help="budget of a run")
     parser.add_argument("--seed", type=int, default=1, help="of the moments")
     parser.add_argument("--out", type=Path, help="where the runs go; a temporary folder if none")
@@ -242,7 +256,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     given = arguments()
     torch.set_num_threads(1)
-    names = policies_of(given.policies)
+    names = names_of(given.policies)
     if given.alone:
         for name in names:
             run.run(config_for(name, given.steps), given.out / name)

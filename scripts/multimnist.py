@@ -39,6 +39,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=10_000, help="training pairs")
     parser.add_argument("--dev", type=int, default=2_000, help="dev pairs")
     parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--lr", type=float, default=0.05, help="step size; the paper's is 0.05")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--targets", nargs="+", choices=TASKS, default=list(TASKS))
@@ -73,7 +74,7 @@ def load(options: argparse.Namespace) -> None:
 
 
 def run(job: Job) -> list[Outcome]:
-    outcomes = trained(*job, DATA, Setting(OPTIONS.epochs))
+    outcomes = trained(*job, DATA, Setting(OPTIONS.epochs, lr=OPTIONS.lr))
     for outcome in outcomes:
         outcome.save(place(OPTIONS.out, outcome.method, outcome.target, outcome.seed))
     return outcomes
@@ -96,9 +97,15 @@ def main() -> None:
             for outcome in future.result():
                 line = f"[{done}/{len(todo)}, {minutes:.1f} min] {summary(outcome)}"
                 print(line, file=sys.stderr, flush=True)
-    outcomes = [Outcome.load(path) for path in sorted(options.out.glob("*.json"))]
+    outcomes = [
+        Outcome.load(path)
+        for target in TASKS
+        for method in METHODS
+        for path in sorted(options.out.glob(f"{method}-{target}-*.json"))
+    ]
     print(
-        f"{options.pairs} pairs, {options.dev} dev, {options.epochs} epochs, accuracy in percent\n"
+        f"{options.pairs} pairs, {options.dev} dev, {options.epochs} epochs, step size "
+        f"{options.lr}, accuracy in percent\n"
     )
     print(table(outcomes))
 

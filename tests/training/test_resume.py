@@ -75,7 +75,7 @@ def test_every_selector_and_weighting_goes_on_where_it_was_stopped(
 
 
 def test_killed_processes_leave_runs_that_go_on_bit_for_bit(tmp_path: Path) -> None:
-    command = [sys.executable, str(SCRIPT), "--kills", "5", "--policies", "exp3s,cycle"]
+    command = [sys.executable, str(SCRIPT), "--kills", "5", "--policies", "exp3s,cycle,alpha_vil"]
     done = subprocess.run(
         [*command, "--steps", "12", "--out", str(tmp_path)], capture_output=True, text=True
     )
@@ -83,6 +83,7 @@ def test_killed_processes_leave_runs_that_go_on_bit_for_bit(tmp_path: Path) -> N
     assert [line.split(" (")[0] for line in done.stdout.splitlines()] == [
         "exp3s: the same after 5 kills",
         "cycle: the same after 5 kills",
+        "alpha_vil: the same after 5 kills",
     ]
 
 

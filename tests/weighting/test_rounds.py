@@ -119,7 +119,7 @@ def test_weights_on_the_delta_act_under_any_optimiser(optimizer):
 
 def test_alpha_vil_learns_the_target_and_favours_it():
     runner = rounds(AlphaVIL(TASKS, "near", share=0.5))
-    reports = [runner.advance() for _ in range(15)]
+    reports = [runner.advance() for _ in range(30)]
     assert reports[-1].weights["far"] < reports[-1].weights["near"]
     assert reports[-1].dev_loss < reports[0].dev_loss
     assert runner.scores()["near"] > 0.9

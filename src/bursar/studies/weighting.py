@@ -308,15 +308,17 @@ def table(outcomes: Sequence[Outcome], against: str = "multi") -> str:
     """Min, max, mean, standard deviation over seeds in percent and a paired t-test, as Markdown.
 
     Args:
-        outcomes: of several methods, targets and seeds.
+        outcomes: of several methods, targets and seeds; targets and methods keep their order.
         against: the method that the others are tested against, seed by seed.
     """
+    targets = dict.fromkeys(outcome.target for outcome in outcomes)
+    methods = dict.fromkeys(outcome.method for outcome in outcomes)
     head = "| target | split | method | seeds | min | max | mean | std | mean - {} | p |"
     lines = [head.format(against), "|---|---|---|---|---|---|---|---|---|---|"]
-    for target in TASKS:
+    for target in targets:
         for split in ("dev", "test"):
             base = _scores(outcomes, against, target, split)
-            for method in METHODS:
+            for method in methods:
                 scores = _scores(outcomes, method, target, split)
                 if scores:
                     lines.append(f"| {target} | {split} | {method} | {_row(scores, base)} |")

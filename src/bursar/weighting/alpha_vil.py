@@ -37,7 +37,8 @@ class AlphaVIL(Weighting):
             words of a run file, `{"name": "descent", "steps": 5}`.
         weights_on: where the weights act. `"loss"`, the paper's: the loss of task i is scaled by
             wᵢ / Σw and cᵢ = αᵢ. Optimisers such as Adam cancel that scale, and a task at the floor
-            makes no delta and never comes back. `"delta"`: the loss is not scaled and
+            makes no delta and never comes back. `"delta"`: every loss is scaled by 1 / tasks, as in
+            joint training, so that a step size which suits that suits this, and
             cᵢ = (wᵢ + αᵢ - 1) / Σw, which acts under any optimiser and lets a task come back;
             afterwards the weights are scaled to mean 1.
         start: the α that tuning starts from.
@@ -127,7 +128,7 @@ class AlphaVIL(Weighting):
         shares = np.array(normalised(self._weights))
         if self.weights_on == "loss":
             return Lever(ones, ones), tuple(shares.tolist())
-        return Lever(shares, ones / self._weights.sum()), tuple(ones.tolist())
+        return Lever(shares, ones / self._weights.sum()), normalised(ones)
 
     def _reweighed(self, alphas: Floats) -> Floats:
         """Algorithm 1, line 11; weights on deltas are kept at mean 1, so that α keeps its force."""

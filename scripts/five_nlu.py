@@ -1,0 +1,168 @@
+"""Table 2 of Kourdis et al. (2020) in our numbers: five language tasks, each the target in turn.
+
+    python scripts/five_nlu.py --out OUTCOMES
+
+BURSAR_DATA names the folder of the official data sets. Every finished run is a JSON file in
+OUTCOMES and is not run again, an unfinished one is resumed; the tables are printed from what is
+there.
+"""
+
+import argparse
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # start one a core, each with seeds of its own
+
+from bursar.config import RunConfig, changed, load
+from bursar.journal import Evaluation, Round, read
+from bursar.studies.weighting import Outcome, table
+from bursar.training import checkpoints
+from bursar.training.folder import CHECKPOINTS, JOURNAL, MODEL, RUN
+from bursar.training.run import resume, run
+from bursar.training.use import Trained
+
+FILE = Path(__file__).parent.parent / "examples" / "five-nlu.yaml"
+SHARE = 0.25  # the paper's
+LETTER = {
+    "weights_on": "loss",
+    "apart": False,
+    "tuner": {"name": "descent", "lr": 0.001, "batch": 32},
+}
+METHODS: dict[str, dict[str, Any]] = {
+    "single": {"name": "single"},
+    "multi": {"name": "joint"},
+    "alpha_vil": {"name": "alpha_vil"},
+    "diw": {"name": "diw", "tries": 3},
+    "alpha_vil_paper": {"name": "alpha_vil", **LETTER},
+}
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True, help="folder of the outcomes")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--table", action="store_true", help="only print what is there")
+    return parser.parse_args()
+
+
+def names(config: RunConfig) -> list[str]:
+    return [entry if isinstance(entry, str) else entry["name"] for entry in config.tasks]
+
+
+def place(out: Path, method: str, target: str, seed: int) -> Path:
+    return out / f"{method}-{target.replace('/', '-')}-{seed}.json"
+
+
+def jobs(
+    options: argparse.Namespace, targets: Sequence[str]
+) -> Iterator[tuple[str, list[str], int]]:
+    """What is left to run; joint training serves all targets with one run."""
+    for seed in options.seeds:
+        for method in options.methods:
+            left = [t for t in targets if not place(options.out, method, t, seed).exists()]
+            together = [left] if method == "multi" else [[target] for target in left]
+            yield from ((method, each, seed) for each in together if each)
+
+
+def play(config: RunConfig, method: str, targets: list[str], seed: int, folder: Path) -> None:
+    """The run in its folder: begun, gone on with, or found finished."""
+    weighting = METHODS[method] | {"target": targets[0], "share": SHARE}
+    values = {"weighting": weighting, "seed": seed, "name": folder.name}
+    if len(targets) > 1:  # every snapshot may be the best for somebody
+        values["checkpoint"] = {"every": 1, "keep": config.budget.rounds}
+    if (folder / RUN).exists():
+        resume(folder)
+    else:
+        run(changed(config, values, method), folder)
+
+
+def best_steps(folder: Path, targets: Sequence[str]) -> dict[str, int]:
+    """By target, the round after which it scored best on its dev set; of equal ones the first."""
+    scored = [record for record in read(folder / JOURNAL) if isinstance(record, Evaluation)]
+    return {
+        target: max(scored, key=lambda record: (record.scores[target], -record.step)).step
+        for target in targets
+    }
+
+
+def outcomes(folder: Path, method: str, targets: Sequence[str], seed: int) -> Iterator[Outcome]:
+    rounds = [record for record in read(folder / JOURNAL) if isinstance(record, Round)]
+    trained = Trained.open(folder)
+    for target, step in best_steps(folder, targets).items():
+        snapshot = checkpoints.load(folder / CHECKPOINTS / f"step-{step}")
+        trained.model.load_state_dict(snapshot.model)
+        alone = replace(trained, tasks={target: trained.task(target)})
+        yield Outcome(
+            method=method,
+            target=target,
+            seed=seed,
+            dev=alone.evaluate("dev")[target].score,
+            test=alone.evaluate("test")[target].score,
+            epoch=step,
+            alphas=[list(record.alphas.values()) for record in rounds],
+            weights=[shares(record.weights) for record in rounds],
+            seconds=round(sum(record.seconds or 0 for record in rounds), 1),
+        )
+
+
+def shares(weights: Mapping[str, float]) -> list[float]:
+    total = sum(weights.values())
+    return [weight / total for weight in weights.values()]
+
+
+def short_table(found: Sequence[Outcome], targets: Sequence[str]) -> str:
+    """Methods against targets: mean and standard deviation over seeds, dev / test."""
+    lines = [f"| method | {' | '.join(targets)} | mean |", "|---" * (len(targets) + 2) + "|"]
+    for method in METHODS:
+        cells, means = [], []
+        for target in targets:
+            of = [o for o in found if (o.method, o.target) == (method, target)]
+            both = [[100 * o.dev for o in of], [100 * o.test for o in of]]
+            cells.append(" / ".join(figure(scores) for scores in both))
+            means.append([mean(scores) if scores else float("nan") for scores in both])
+        total = " / ".join(f"{mean(column):.1f}" for column in zip(*means, strict=True))
+        lines.append(f"| {method} | {' | '.join(cells)} | {total} |")
+    return "\n".join(lines)
+
+
+def figure(scores: Sequence[float]) -> str:
+    spread = f" ± {stdev(scores):.1f}" if len(scores) > 1 else ""
+    return f"{mean(scores):.1f}{spread}" if scores else "-"
+
+
+def main() -> None:
+    options = arguments()
+    config = load(FILE)
+    targets = names(config)
+    options.out.mkdir(parents=True, exist_ok=True)
+    todo = [] if options.table else list(jobs(options, targets))
+    began = time.monotonic()
+    for done, (method, left, seed) in enumerate(todo, 1):
+        folder = options.out / "runs" / f"{method}-{left[0].replace('/', '-')}-{seed}"
+        play(config, method, left, seed, folder)
+        for outcome in outcomes(folder, method, left, seed):
+            outcome.save(place(options.out, method, outcome.target, seed))
+            minutes = (time.monotonic() - began) / 60
+            scores = f"dev {100 * outcome.dev:.1f} test {100 * outcome.test:.1f}"
+            what = f"{method} {outcome.target} seed {seed}: {scores} (round {outcome.epoch})"
+            print(f"[{done}/{len(todo)}, {minutes:.1f} min] {what}", file=sys.stderr, flush=True)
+        for heavy in (CHECKPOINTS, MODEL):
+            shutil.rmtree(folder / heavy)
+    found = [Outcome.load(path) for path in sorted(options.out.glob("*.json"))]
+    order = [(target, method) for target in targets for method in METHODS]
+    found.sort(key=lambda outcome: (order.index((outcome.target, outcome.method)), outcome.seed))
+    print(short_table(found, targets))
+    print()
+    print(table(found))
+
+
+if __name__ == "__main__":
+    main()
