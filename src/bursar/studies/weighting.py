@@ -239,7 +239,7 @@ def trained(
     weighting = METHODS[method](targets[0])
     model = PairNet(seed)
     feed = PairFeed(model, data.train, data.dev, weighting, seed, setting.batch)
-    rounds = Rounds(weighting, model, feed, lambda: _sgd(model, setting), seed=seed)
+    rounds = Rounds(weighting, model, feed, lambda: sgd(model, setting), seed=seed)
     best = {target: Best(model) for target in targets}
     reports = []
     for epoch in range(1, setting.epochs + 1):
@@ -279,7 +279,8 @@ def _outcome(
     )
 
 
-def _sgd(model: nn.Module, setting: Setting) -> torch.optim.SGD:
+def sgd(model: nn.Module, setting: Setting) -> torch.optim.SGD:
+    """A new optimiser."""
     return torch.optim.SGD(model.parameters(), lr=setting.lr, momentum=setting.momentum)
 
 
