@@ -9,7 +9,8 @@ from pathlib import Path
 from bursar.journal import Opening, Round
 from bursar.report.figures import weighting
 from bursar.report.history import History
-from bursar.studies.weighting import TASKS, Outcome
+from bursar.studies.outcomes import Outcome
+from bursar.studies.weighting import TASKS
 
 
 def named(values: list[float]) -> dict[str, float]:

@@ -22,7 +22,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # start one a core, each with see
 
 from bursar.config import RunConfig, changed, load
 from bursar.journal import Evaluation, Round, read
-from bursar.studies.weighting import Outcome, table
+from bursar.studies.outcomes import Outcome, Outcomes, table
 from bursar.training import checkpoints
 from bursar.training.folder import CHECKPOINTS, JOURNAL, MODEL, RUN
 from bursar.training.run import resume, run
@@ -57,22 +57,7 @@ def names(config: RunConfig) -> list[str]:
     return [entry if isinstance(entry, str) else entry["name"] for entry in config.tasks]
 
 
-def place(out: Path, method: str, target: str, seed: int) -> Path:
-    return out / f"{method}-{target.replace('/', '-')}-{seed}.json"
-
-
-def jobs(
-    options: argparse.Namespace, targets: Sequence[str]
-) -> Iterator[tuple[str, list[str], int]]:
-    """What is left to run; joint training serves all targets with one run."""
-    for seed in options.seeds:
-        for method in options.methods:
-            left = [t for t in targets if not place(options.out, method, t, seed).exists()]
-            together = [left] if method == "multi" else [[target] for target in left]
-            yield from ((method, each, seed) for each in together if each)
-
-
-def play(config: RunConfig, method: str, targets: list[str], seed: int, folder: Path) -> None:
+def play(config: RunConfig, method: str, targets: Sequence[str], seed: int, folder: Path) -> None:
     """The run in its folder: begun, gone on with, or found finished."""
     weighting = METHODS[method] | {"target": targets[0], "share": SHARE}
     values = {"weighting": weighting, "seed": seed, "name": folder.name}
@@ -93,7 +78,7 @@ def best_steps(folder: Path, targets: Sequence[str]) -> dict[str, int]:
     }
 
 
-def outcomes(folder: Path, method: str, targets: Sequence[str], seed: int) -> Iterator[Outcome]:
+def judged(folder: Path, method: str, targets: Sequence[str], seed: int) -> Iterator[Outcome]:
     rounds = [record for record in read(folder / JOURNAL) if isinstance(record, Round)]
     trained = Trained.open(folder)
     for target, step in best_steps(folder, targets).items():
@@ -119,7 +104,7 @@ def shares(weights: Mapping[str, float]) -> list[float]:
 
 
 def short_table(found: Sequence[Outcome], targets: Sequence[str]) -> str:
-    """Methods against targets: mean and standard deviation over seeds, dev / test."""
+    """Methods against targets: mean and standard deviation over seeds, dev / test, in percent."""
     lines = [f"| method | {' | '.join(targets)} | mean |", "|---" * (len(targets) + 2) + "|"]
     for method in METHODS:
         cells, means = [], []
@@ -127,9 +112,10 @@ def short_table(found: Sequence[Outcome], targets: Sequence[str]) -> str:
             of = [o for o in found if (o.method, o.target) == (method, target)]
             both = [[100 * o.dev for o in of], [100 * o.test for o in of]]
             cells.append(" / ".join(figure(scores) for scores in both))
-            means.append([mean(scores) if scores else float("nan") for scores in both])
-        total = " / ".join(f"{mean(column):.1f}" for column in zip(*means, strict=True))
-        lines.append(f"| {method} | {' | '.join(cells)} | {total} |")
+            means += [[mean(scores) for scores in both]] if of else []
+        if means:
+            total = " / ".join(f"{mean(column):.1f}" for column in zip(*means, strict=True))
+            lines.append(f"| {method} | {' | '.join(cells)} | {total} |")
     return "\n".join(lines)
 
 
@@ -143,22 +129,20 @@ def main() -> None:
     config = load(FILE)
     targets = names(config)
     options.out.mkdir(parents=True, exist_ok=True)
-    todo = [] if options.table else list(jobs(options, targets))
-    began = time.monotonic()
+    outcomes, began = Outcomes(options.out), time.monotonic()
+    todo = [] if options.table else outcomes.left(options.methods, targets, options.seeds)
     for done, (method, left, seed) in enumerate(todo, 1):
-        folder = options.out / "runs" / f"{method}-{left[0].replace('/', '-')}-{seed}"
+        folder = options.out / "runs" / outcomes.place(method, left[0], seed).stem
         play(config, method, left, seed, folder)
-        for outcome in outcomes(folder, method, left, seed):
-            outcome.save(place(options.out, method, outcome.target, seed))
+        for outcome in judged(folder, method, left, seed):
+            outcomes.save(outcome)
             minutes = (time.monotonic() - began) / 60
             scores = f"dev {100 * outcome.dev:.1f} test {100 * outcome.test:.1f}"
             what = f"{method} {outcome.target} seed {seed}: {scores} (round {outcome.epoch})"
             print(f"[{done}/{len(todo)}, {minutes:.1f} min] {what}", file=sys.stderr, flush=True)
         for heavy in (CHECKPOINTS, MODEL):
             shutil.rmtree(folder / heavy)
-    found = [Outcome.load(path) for path in sorted(options.out.glob("*.json"))]
-    order = [(target, method) for target in targets for method in METHODS]
-    found.sort(key=lambda outcome: (order.index((outcome.target, outcome.method)), outcome.seed))
+    found = outcomes.load(list(METHODS), targets)
     print(short_table(found, targets))
     print()
     print(table(found))

@@ -18,18 +18,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # a run a core beats several core
 
 import torch
 
-from bursar.studies.weighting import (
-    METHODS,
-    TASKS,
-    Data,
-    Outcome,
-    Setting,
-    read_pairs,
-    table,
-    trained,
-)
-
-Job = tuple[str, tuple[str, ...], int]
+from bursar.studies.outcomes import Job, Outcome, Outcomes, table
+from bursar.studies.weighting import METHODS, TASKS, Data, Setting, read_pairs, trained
 
 
 def arguments() -> argparse.Namespace:
@@ -47,23 +37,6 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def place(out: Path, method: str, target: str, seed: int) -> Path:
-    return out / f"{method}-{target}-{seed}.json"
-
-
-def jobs(options: argparse.Namespace) -> list[Job]:
-    """What is left to run; joint training serves both targets with one run."""
-    todo: list[Job] = []
-    for seed in range(1, options.seeds + 1):
-        for method in options.methods:
-            targets = [
-                t for t in options.targets if not place(options.out, method, t, seed).exists()
-            ]
-            together = [tuple(targets)] if method == "multi" else [(t,) for t in targets]
-            todo += [(method, each, seed) for each in together if each]
-    return todo
-
-
 def load(options: argparse.Namespace) -> None:
     """In each worker: the data, once."""
     global DATA, OPTIONS
@@ -76,7 +49,7 @@ def load(options: argparse.Namespace) -> None:
 def run(job: Job) -> list[Outcome]:
     outcomes = trained(*job, DATA, Setting(OPTIONS.epochs, lr=OPTIONS.lr))
     for outcome in outcomes:
-        outcome.save(place(OPTIONS.out, outcome.method, outcome.target, outcome.seed))
+        Outcomes(OPTIONS.out).save(outcome)
     return outcomes
 
 
@@ -89,7 +62,8 @@ def summary(outcome: Outcome) -> str:
 def main() -> None:
     options = arguments()
     options.out.mkdir(parents=True, exist_ok=True)
-    todo, began = jobs(options), time.monotonic()
+    outcomes, began = Outcomes(options.out), time.monotonic()
+    todo = outcomes.left(options.methods, options.targets, range(1, options.seeds + 1))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.workers, context, load, (options,)) as pool:
         for done, future in enumerate(as_completed([pool.submit(run, job) for job in todo]), 1):
@@ -97,17 +71,11 @@ def main() -> None:
             for outcome in future.result():
                 line = f"[{done}/{len(todo)}, {minutes:.1f} min] {summary(outcome)}"
                 print(line, file=sys.stderr, flush=True)
-    outcomes = [
-        Outcome.load(path)
-        for target in TASKS
-        for method in METHODS
-        for path in sorted(options.out.glob(f"{method}-{target}-*.json"))
-    ]
     print(
         f"{options.pairs} pairs, {options.dev} dev, {options.epochs} epochs, step size "
         f"{options.lr}, accuracy in percent\n"
     )
-    print(table(outcomes))
+    print(table(outcomes.load(list(METHODS), TASKS)))
 
 
 if __name__ == "__main__":

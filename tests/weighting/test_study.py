@@ -6,14 +6,13 @@ import pytest
 import torch
 
 from bursar.rng import stream
+from bursar.studies.outcomes import Outcome, Outcomes, table
 from bursar.studies.weighting import (
     METHODS,
     Data,
-    Outcome,
     Pairs,
     Setting,
     read_pairs,
-    table,
     trained,
 )
 
@@ -58,6 +57,21 @@ def test_an_outcome_goes_through_its_file(tmp_path: Path):
     outcome = trained("alpha_vil", ["right"], 1, DATA, SETTING)[0]
     outcome.save(tmp_path / "one.json")
     assert Outcome.load(tmp_path / "one.json") == outcome
+
+
+def test_what_is_there_is_not_run_again_and_joint_training_serves_all_targets(tmp_path: Path):
+    store = Outcomes(tmp_path)
+    ask = ["single", "multi"], ["a/b", "c"]
+    assert store.left(*ask, [1]) == [
+        ("single", ("a/b",), 1),
+        ("single", ("c",), 1),
+        ("multi", ("a/b", "c"), 1),
+    ]
+    for method, target, seed in [("multi", "c", 1), ("single", "a/b", 2), ("single", "a/b", 1)]:
+        store.save(Outcome(method, target, seed, 0.5, 0.5, 1, [], [], 0.0))
+    assert store.left(*ask, [1]) == [("single", ("c",), 1), ("multi", ("a/b",), 1)]
+    found = [(o.method, o.target, o.seed) for o in store.load(*ask)]
+    assert found == [("single", "a/b", 1), ("single", "a/b", 2), ("multi", "c", 1)]
 
 
 def test_the_table_pairs_seeds():

@@ -1,25 +1,23 @@
 """MultiMNIST as Kourdis et al. (2020) ran it: one target digit, the other there to help.
 
-`trained` plays one run; `table` puts many beside each other. The command that stands over them is
-`scripts/multimnist.py`.
+`trained` plays one run; `scripts/multimnist.py` plays them all.
 """
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import stats
 from torch import Tensor, nn
 from torch.nn import functional
 
 from bursar.models.lenet import LeNet
 from bursar.rng import seed_for, stream
+from bursar.studies.outcomes import Outcome
 from bursar.tasks.multimnist import IMAGES, LABELS, PREFIXES, MultiMnistSource, Side
 from bursar.training.rounds import Judged, Rounds, Work
 from bursar.weighting import DIW, AlphaVIL, Joint, Report, Single, Sweeps, Weighting
@@ -176,44 +174,6 @@ class Setting:
     momentum: float = 0.9
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What a run came to, with the snapshot that was best on the dev set.
-
-    Args:
-        method: one of `METHODS`.
-        target: the digit that counts.
-        seed: of the weights and the order.
-        dev: accuracy on all of the dev set.
-        test: accuracy on the test set.
-        epoch: of the best snapshot, counted from 1.
-        alphas: by epoch, α of each task.
-        weights: by epoch, share of each task in the weights.
-        seconds: how long it took.
-    """
-
-    method: str
-    target: str
-    seed: int
-    dev: float
-    test: float
-    epoch: int
-    alphas: list[list[float]]
-    weights: list[list[float]]
-    seconds: float
-
-    def save(self, path: Path) -> None:
-        """Write it aside, then put it in place."""
-        aside = path.with_suffix(".making")
-        aside.write_text(json.dumps(asdict(self)))
-        aside.replace(path)
-
-    @classmethod
-    def load(cls, path: Path) -> "Outcome":
-        """Read what `save` wrote."""
-        return cls(**json.loads(path.read_text()))
-
-
 @dataclass(frozen=True, eq=False)
 class Data:
     """The three splits of a study."""
@@ -303,45 +263,3 @@ class Best:
         """The model as it stood then."""
         self._model.load_state_dict(self._state)
         return self._model
-
-
-def table(outcomes: Sequence[Outcome], against: str = "multi") -> str:
-    """Min, max, mean, standard deviation over seeds in percent and a paired t-test, as Markdown.
-
-    Args:
-        outcomes: of several methods, targets and seeds; targets and methods keep their order.
-        against: the method that the others are tested against, seed by seed.
-    """
-    targets = dict.fromkeys(outcome.target for outcome in outcomes)
-    methods = dict.fromkeys(outcome.method for outcome in outcomes)
-    head = "| target | split | method | seeds | min | max | mean | std | mean - {} | p |"
-    lines = [head.format(against), "|---|---|---|---|---|---|---|---|---|---|"]
-    for target in targets:
-        for split in ("dev", "test"):
-            base = _scores(outcomes, against, target, split)
-            for method in methods:
-                scores = _scores(outcomes, method, target, split)
-                if scores:
-                    lines.append(f"| {target} | {split} | {method} | {_row(scores, base)} |")
-    return "\n".join(lines)
-
-
-def _scores(outcomes: Sequence[Outcome], method: str, target: str, split: str) -> dict[int, float]:
-    """By seed, in percent."""
-    return {
-        o.seed: 100 * (o.dev if split == "dev" else o.test)
-        for o in outcomes
-        if (o.method, o.target) == (method, target)
-    }
-
-
-def _row(scores: Mapping[int, float], base: Mapping[int, float]) -> str:
-    values = np.array(list(scores.values()))
-    spread = values.std(ddof=1) if len(values) > 1 else 0.0
-    figures = [f"{x:.2f}" for x in (values.min(), values.max(), values.mean(), spread)]
-    both = sorted(scores.keys() & base.keys())
-    gaps = np.array([scores[seed] - base[seed] for seed in both])
-    test = ["", ""]
-    if len(gaps) > 1 and gaps.std() > 0:
-        test = [f"{gaps.mean():+.2f}", f"{stats.ttest_1samp(gaps, 0.0).pvalue:.4f}"]
-    return " | ".join([str(len(values)), *figures, *test])
