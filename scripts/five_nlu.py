@@ -113,9 +113,9 @@ def short_table(found: Sequence[Outcome], targets: Sequence[str]) -> str:
             both = [[100 * o.dev for o in of], [100 * o.test for o in of]]
             cells.append(" / ".join(figure(scores) for scores in both))
             means += [[mean(scores) for scores in both]] if of else []
-        if means:
-            total = " / ".join(f"{mean(column):.1f}" for column in zip(*means, strict=True))
-            lines.append(f"| {method} | {' | '.join(cells)} | {total} |")
+        columns = zip(*means, strict=True) if len(means) == len(targets) else []
+        total = " / ".join(f"{mean(column):.1f}" for column in columns) or "-"
+        lines.append(f"| {method} | {' | '.join(cells)} | {total} |")
     return "\n".join(lines)
 
 
