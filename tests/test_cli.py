@@ -485,12 +485,20 @@ def test_a_terminal_gets_a_bar_with_shares_loss_and_speed() -> None:
         bars = Bars(progress, "a [run]", 20)
         bars.reading("mood", "train", 2048)
         progress.refresh()
+        bars.working("round 1: batch 7")
+        progress.refresh()
         for step in range(1, 21):
             bars.stepped(step, "mood" if step % 4 else "size", 0.5, 100)
         bars.evaluated(20, {}, 0.625, best=True)
         progress.refresh()
     shown = screen.getvalue()
-    for word in ("a [run]", "reading mood train: 2,048 rows", "20/20", "dev 62.5 (best)"):
+    for word in (
+        "a [run]",
+        "reading mood train: 2,048 rows",
+        "batch 7",
+        "20/20",
+        "dev 62.5 (best)",
+    ):
         assert word in shown
     for word in ("loss 0.500", "tokens/s", "mood 75%, size 25%"):
         assert word in shown
@@ -508,3 +516,12 @@ def test_a_pipe_gets_about_ten_lines_a_run() -> None:
     assert shown[0] == "[bold]run: reading mood train"
     assert len(shown) == 12
     assert shown[-1] == "[bold]run: step 1000/1000  dev 50.0"
+
+
+def test_a_pipe_hears_of_a_long_step_only_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen, clock = StringIO(), iter([0.0, 9.0, 11.0, 11.0, 20.0])
+    monkeypatch.setattr("bursar.progress.time.monotonic", lambda: next(clock))
+    lines = Lines(Console(file=screen, width=80), "run", 10)
+    for batch in (1, 2, 3):
+        lines.working(f"round 1: batch {batch}")
+    assert screen.getvalue().splitlines() == ["run: round 1: batch 2"]

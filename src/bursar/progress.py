@@ -19,12 +19,18 @@ from rich.progress import (
 if TYPE_CHECKING:
     from bursar.training.folder import Scores
 
+PATIENCE = 10.0
+"""Seconds without a line after which a log says what is going on."""
+
 
 class View(Protocol):
     """A way to show a run: bars on a terminal, lines elsewhere, or nothing."""
 
     def reading(self, task: str, split: str, rows: int) -> None:
         """A split is being read and encoded."""
+
+    def working(self, text: str) -> None:
+        """What is being done within a long step."""
 
     def stepped(self, step: int, task: str, loss: float, tokens: int) -> None:
         """A step was done."""
@@ -39,6 +45,9 @@ class Quiet:
     """Shows nothing."""
 
     def reading(self, task: str, split: str, rows: int) -> None:
+        """Nothing."""
+
+    def working(self, text: str) -> None:
         """Nothing."""
 
     def stepped(self, step: int, task: str, loss: float, tokens: int) -> None:
@@ -103,6 +112,10 @@ class Bars:
         """Show the split and the rows so far."""
         self._progress.update(self._bar, about=f"reading {task} {split}: {rows:,} rows")
 
+    def working(self, text: str) -> None:
+        """Show it behind the bar."""
+        self._progress.update(self._bar, about=text)
+
     def stepped(self, step: int, task: str, loss: float, tokens: int) -> None:
         """Move the bar."""
         self._recent.add(task, loss, tokens)
@@ -135,12 +148,18 @@ class Lines:
         self._steps = steps
         self._recent = Recent()
         self._said: tuple[str, str] | None = None
+        self._last = time.monotonic()
 
     def reading(self, task: str, split: str, rows: int) -> None:
         """One line for each split that has to be read."""
         if self._said != (task, split):
             self._said = (task, split)
             self._say(f"reading {task} {split}")
+
+    def working(self, text: str) -> None:
+        """A line if there has been none for a while."""
+        if time.monotonic() - self._last > PATIENCE:
+            self._say(text)
 
     def stepped(self, step: int, task: str, loss: float, tokens: int) -> None:
         """About ten lines a run."""
@@ -156,6 +175,7 @@ class Lines:
         self._say(f"step {step}/{self._steps}  dev {100 * score:.1f}{mark}")
 
     def _say(self, text: str) -> None:
+        self._last = time.monotonic()
         self._console.print(f"{self._title}: {text}", highlight=False, markup=False, soft_wrap=True)
 
 

@@ -126,6 +126,9 @@ class Interrupter:
         self.step = step
         self.evaluation = evaluation
 
+    def working(self, text: str) -> None:
+        """Nothing."""
+
     def stepped(self, step: int, task: str, loss: float, tokens: int) -> None:
         if step == self.step:
             raise InterruptionError(f"step {step}")

@@ -23,6 +23,9 @@ class StopAt:
     def __init__(self, step: int) -> None:
         self._step = step
 
+    def working(self, text: str) -> None:
+        """Nothing."""
+
     def stepped(self, step: int, task: str, loss: float, tokens: int) -> None:
         if step == self._step:
             raise StoppedError

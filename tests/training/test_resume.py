@@ -282,6 +282,9 @@ def test_nobody_else_runs_in_the_folder_meanwhile(toys: Toys, toy: Toy, tmp_path
     sentences: list[str] = []
 
     class Intruder:
+        def working(self, text: str) -> None:
+            """Nothing."""
+
         def stepped(self, step: int, task: str, loss: float, tokens: int) -> None:
             if step in (2, 9):
                 with pytest.raises(UserError) as caught:

@@ -89,6 +89,7 @@ class Rounds:
         optimizer: makes a new optimiser of the model's parameters.
         seed: of dropout.
         clip: longest gradient; not clipped if None.
+        working: is told what is being done.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class Rounds:
         *,
         seed: int,
         clip: float | None = None,
+        working: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.weighting = weighting
         self.model = model
@@ -108,6 +110,7 @@ class Rounds:
         self._new_optimizer = optimizer
         self._seed = seed
         self._clip = clip
+        self._working = working
         self._target = weighting.tasks.index(weighting.target)
         self._deltas = Deltas(model, len(weighting.tasks), self._target)
         self._optimizers: dict[str, dict[str, Any]] = {}
@@ -197,6 +200,7 @@ class Rounds:
 
     def _dev(self, batch: int | None, turn: int) -> list[tuple[float, Work]]:
         """Dev batches, each with its share of the examples."""
+        self._working(f"round {self.number + 1}: the dev loss of {self.weighting.target}")
         works = list(self.feed.dev(batch, turn))
         examples = sum(work.examples for work in works)
         return [(work.examples / examples, work) for work in works]
@@ -216,7 +220,8 @@ class Rounds:
         torch.manual_seed(seed_for(self._seed, "dropout", self.number, *names))
         totals = dict.fromkeys(scales, 0.0)
         counts = dict.fromkeys(scales, 0)
-        for work in self.feed.train(list(scales), share, self.number):
+        for batch, work in enumerate(self.feed.train(list(scales), share, self.number)):
+            self._working(f"round {self.number + 1}: training {', '.join(names)}, batch {batch}")
             for task, loss in self._step(work, scales, optimizer).items():
                 totals[task] += loss
                 counts[task] += 1

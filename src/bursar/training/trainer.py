@@ -32,6 +32,9 @@ from bursar.training.prepare import Prepared
 class Watcher(Protocol):
     """Somebody who wants to see a run go on: a progress bar, a log, a test."""
 
+    def working(self, text: str) -> None:
+        """What is being done within a long step."""
+
     def stepped(self, step: int, task: str, loss: float, tokens: int) -> None:
         """A step was done."""
 

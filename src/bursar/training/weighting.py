@@ -43,10 +43,15 @@ class WeightingTrainer(Trainer):
             self._new_optimizer,
             seed=self.config.seed,
             clip=self.config.optimizer.clip or None,
+            working=self._working,
         )
 
     def _new_optimizer(self) -> Optimizer:
         return build_optimizer(self.model, self.config.optimizer)
+
+    def _working(self, text: str) -> None:
+        for watcher in self.watchers:
+            watcher.working(text)
 
     def advance(self) -> None:
         """One round."""
