@@ -29,7 +29,7 @@ class LeNet(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Images `(batch, 28, 28)` to features `(batch, 50)`."""
-        x = images.permute(1, 2, 0).unsqueeze(0)
+        x = images.permute(1, 2, 0).contiguous().unsqueeze(0)
         for layer in (self.conv1, self.conv2):
             assert layer.bias is not None
             x = conv_pool_relu(x, layer.weight, layer.bias)
@@ -73,7 +73,7 @@ class _ConvPoolRelu(torch.autograd.Function):
             rows = torch.maximum(four[:, 0], four[:, 1])
             torch.sub(rows[1], rows[0], out=below[:, at])
             torch.maximum(rows[0], rows[1], out=result[:, at])
-        result.add_(bias[:, None]).relu_()
+            result[:, at].add_(bias[:, None]).relu_()
         ctx.save_for_backward(patches, spread, result, right, below)
         ctx.shapes = x.shape, weight.shape
         return result.view(len(weight), *patches.shape[3:])
@@ -84,16 +84,18 @@ class _ConvPoolRelu(torch.autograd.Function):
         patches, spread, result, right, below = ctx.saved_tensors
         shape, weight_shape = ctx.shapes
         flat = patches.flatten(0, 2).flatten(1)
-        gradient = _where_positive(gradient.flatten(1), result)
-        of_weight = torch.zeros_like(spread)
+        gradient = gradient.flatten(1)
+        of_weight, of_bias = torch.zeros_like(spread), gradient.new_zeros(len(gradient))
         of_patches = torch.empty_like(flat) if ctx.needs_input_grad[0] else None
         for at in _runs(flat):
-            four = _unpool(gradient[:, at], right[:, :, at], below[:, at]).flatten(0, 2)
+            part = _where_positive(gradient[:, at], result[:, at])
+            of_bias += part.sum(1)
+            four = _unpool(part, right[:, :, at], below[:, at]).flatten(0, 2)
             of_weight.addmm_(four, flat[:, at].T)
             if of_patches is not None:
                 torch.mm(spread.T, four, out=of_patches[:, at])
         of_x = None if of_patches is None else _unpatched(of_patches.view(patches.shape), shape)
-        return of_x, _gathered(of_weight, weight_shape), gradient.sum(1)
+        return of_x, _gathered(of_weight, weight_shape), of_bias
 
 
 def _runs(flat: Tensor, size: int = 8192) -> Iterator[slice]:
