@@ -38,7 +38,7 @@ class AlphaVIL(Weighting):
         weights_on: where the weights act. `"loss"`, the paper's: the loss of task i is scaled by
             wᵢ / Σw and cᵢ = αᵢ. Optimisers such as Adam cancel that scale, and a task at the floor
             makes no delta and never comes back. `"delta"`: every loss is scaled by 1 / tasks, as in
-            joint training, so that a step size which suits that suits this, and
+            joint training, so that the first steps are no larger than there, and
             cᵢ = (wᵢ + αᵢ - 1) / Σw, which acts under any optimiser and lets a task come back;
             afterwards the weights are scaled to mean 1.
         start: the α that tuning starts from.
