@@ -7,13 +7,13 @@ import torch
 from bursar import journal
 from bursar.config import RunConfig
 from bursar.models import store
+from bursar.models.frozen import HIDDEN, Frozen
 from bursar.rng import seed_for
 from bursar.selection import MTUncertainty, example_scores
 from bursar.training.evaluation import tensors
-from bursar.training.frozen import Frozen
 from bursar.training.optimizer import load_optimizer_tensors, optimizer_tensors
 from bursar.training.prepare import prepare, resolve, tokenizer_of
-from bursar.training.selecting import HIDDEN, SelectionTrainer
+from bursar.training.selecting import SelectionTrainer
 from bursar.training.trainer import Job
 from bursar.uncertainty import predictive_samples
 

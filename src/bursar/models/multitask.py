@@ -1,11 +1,13 @@
 """One shared encoder and one head a task."""
 
 from collections.abc import Mapping
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
 from bursar.models.encoders import Encoder, Representation
+from bursar.models.frozen import HIDDEN, Frozen
 from bursar.models.heads import LinearHead, TwoLayerHead
 from bursar.models.spec import ModelSpec
 from bursar.rng import seed_for
@@ -16,7 +18,8 @@ class MultiTaskModel(nn.Module):
     """One shared encoder and one head a task.
 
     A head's first weights depend on the seed and the task's name, not on which other tasks there
-    are.
+    are. The encoder's frozen layers drop nothing out, and are not run on a batch that holds what
+    they give.
 
     Args:
         encoder: what all tasks share.
@@ -30,6 +33,7 @@ class MultiTaskModel(nn.Module):
     ) -> None:
         super().__init__()
         self.encoder = encoder
+        self.frozen = Frozen(encoder)
         self.kinds = dict(kinds)
         heads = {name: _head(encoder.width, kind, spec, name, seed) for name, kind in kinds.items()}
         # Module names may not hold dots, task names may.
@@ -37,7 +41,15 @@ class MultiTaskModel(nn.Module):
 
     def forward(self, task: str, inputs: Mapping[str, Tensor]) -> Tensor:
         """The task's logits for a batch's columns."""
-        return self.head(task, self.encoder(inputs), inputs)
+        with self.frozen.given(inputs.get(HIDDEN)):
+            seen = self.encoder(inputs)
+        return self.head(task, seen, inputs)
+
+    def train(self, mode: bool = True) -> Self:
+        """Turn dropout on or off, but in the frozen layers."""
+        super().train(mode)
+        self.frozen.still()
+        return self
 
     def head(self, task: str, seen: Representation, inputs: Mapping[str, Tensor]) -> Tensor:
         """The task's logits for what the encoder made of a batch."""

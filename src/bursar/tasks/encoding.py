@@ -78,12 +78,9 @@ class Encoded:
         }
         if not self.ragged:
             return columns
-        if self.sequences is None:
-            which = items
-        else:
-            first, last = self.sequences[items], self.sequences[items + 1]
-            which = _spread(first, last)
-            columns["item"] = np.repeat(np.arange(len(items)), last - first)
+        which, counts = self.sequences_of(items)
+        if self.sequences is not None:
+            columns["item"] = np.repeat(np.arange(len(items)), counts)
         starts, ends = self.offsets[which], self.offsets[which + 1]
         longest = int((ends - starts).max())
         for name, values in self.ragged.items():
@@ -102,14 +99,9 @@ class Encoded:
     def take(self, items: NDArray[np.int64]) -> "Encoded":
         """These items alone, in this order, as a split of their own."""
         dense = {name: column[items] for name, column in self.dense.items()}
-        which = items
-        sequences = None
-        if self.sequences is not None:
-            first, last = self.sequences[items], self.sequences[items + 1]
-            which = _spread(first, last)
-            sequences = _bounds(np.cumsum(last - first))
         if not self.ragged:
             return replace(self, items=len(items), rows=len(items), dense=dense)
+        which, counts = self.sequences_of(items)
         starts, ends = self.offsets[which], self.offsets[which + 1]
         tokens = _spread(starts, ends)
         return replace(
@@ -120,8 +112,15 @@ class Encoded:
             per_sequence={name: column[which] for name, column in self.per_sequence.items()},
             ragged={name: values[tokens] for name, values in self.ragged.items()},
             offsets=_bounds(np.cumsum(ends - starts)),
-            sequences=sequences,
+            sequences=None if self.sequences is None else _bounds(np.cumsum(counts)),
         )
+
+    def sequences_of(self, items: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The sequences of these items, one after the other, and how many each item has."""
+        if self.sequences is None:
+            return items, np.ones_like(items)
+        first, last = self.sequences[items], self.sequences[items + 1]
+        return _spread(first, last), last - first
 
 
 def _spread(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -134,8 +133,10 @@ def _spread(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.in
 
 def _padded(
     values: Array, starts: NDArray[np.int64], ends: NDArray[np.int64], longest: int, pad: int
-) -> NDArray[np.int64]:
-    rows = np.full((len(starts), longest, *values.shape[1:]), pad, dtype=np.int64)
+) -> Array:
+    """Rows of one length; whole numbers become indices."""
+    dtype = np.int64 if np.issubdtype(values.dtype, np.integer) else values.dtype
+    rows = np.full((len(starts), longest, *values.shape[1:]), pad, dtype=dtype)
     for row, start, end in zip(rows, starts.tolist(), ends.tolist(), strict=True):
         row[: end - start] = values[start:end]
     return rows

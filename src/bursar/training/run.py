@@ -85,7 +85,7 @@ def run(
         config: tasks, model, policy, budget, seed.
         folder: the run folder; there must be no run in it yet.
         tasks: tasks made in Python, by the name that the configuration calls them.
-        cache: the folder of encoded splits.
+        cache: the folder for what is computed once, encoded splits above all.
         watchers: who looks on.
         reading: is told of the reading and encoding.
     """
@@ -154,7 +154,7 @@ def change_tasks(
         add: tasks as a run file says them.
         drop: names of tasks of the run.
         tasks: tasks made in Python, by name.
-        cache: the folder of encoded splits.
+        cache: the folder for what is computed once, encoded splits above all.
         reading: is told of the reading and encoding.
     """
     folder = Path(folder)
@@ -208,6 +208,7 @@ class _Parts:
     prepared: list[Prepared]
     tokenizer: Tokenizer | None
     model: MultiTaskModel
+    cache: Path | None
 
     @cached_property  # it reads all of the files
     def data(self) -> dict[str, str]:
@@ -227,7 +228,7 @@ def _assemble(
     build_decider(config, facts_of(config, prepared))
     kinds = {entry.task.name: entry.task.kind for entry in prepared}
     model = store.build(config.model, kinds, tokenizer, config.seed)
-    return _Parts(prepared, tokenizer, model.to(pick_device(config.device)))
+    return _Parts(prepared, tokenizer, model.to(pick_device(config.device)), cache)
 
 
 class _Session:
@@ -300,7 +301,8 @@ class _Session:
 
     def _trainer(self, journal: Journal) -> Trainer:
         decider = build_decider(self.config, self.facts)
-        job = Job(self.config, self.parts.prepared, self.parts.model, journal, self.watchers)
+        parts = self.parts
+        job = Job(self.config, parts.prepared, parts.model, journal, self.watchers, parts.cache)
         if isinstance(decider, Policy):
             return PolicyTrainer(job, decider)
         if isinstance(decider, Selector):

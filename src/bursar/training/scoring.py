@@ -15,7 +15,6 @@ from bursar.selection import Selector, example_scores
 from bursar.tasks.batches import Batch
 from bursar.tasks.kinds import Kind
 from bursar.training.evaluation import tensors
-from bursar.training.frozen import Frozen
 from bursar.uncertainty import predictive_samples
 
 # The share of the latest candidates in the running mean of a regression's squared error.
@@ -50,7 +49,6 @@ class Scorer:
         model: what is unsure.
         kinds: by task, what its outputs mean.
         selector: which score, and how many passes.
-        frozen: the fixed part of the model's encoder.
         seed: of the dropout masks.
         device: where the model is.
         autocast: whether it runs in mixed precision.
@@ -61,7 +59,6 @@ class Scorer:
         model: MultiTaskModel,
         kinds: Mapping[str, Kind],
         selector: Selector,
-        frozen: Frozen,
         *,
         seed: int,
         device: torch.device,
@@ -71,7 +68,7 @@ class Scorer:
         self._kinds = kinds
         self._score = selector.score
         self._passes = selector.passes if _drops(model) else 1
-        self._frozen = frozen
+        self._frozen = model.frozen
         self._seed = seed
         self._device = device
         self._autocast = autocast

@@ -7,16 +7,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from bursar.journal import Selection
+from bursar.models.frozen import HIDDEN
 from bursar.selection import Selector, Usage
 from bursar.tasks.batches import Batch
-from bursar.training.frozen import Frozen
 from bursar.training.scoring import Candidates, Scorer
 from bursar.training.trainer import Job, Trainer
-
-HIDDEN = "hidden"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,12 +50,10 @@ class SelectionTrainer(Trainer):
         super().__init__(job)
         self.selector = selector
         self.usage = Usage({name: len(stream.split) for name, stream in self.streams.items()})
-        self._frozen = Frozen(self.model.encoder)
         self._scorer = Scorer(
             self.model,
             {name: task.kind for name, task in self.tasks.items()},
             selector,
-            self._frozen,
             seed=self.config.seed,
             device=self.device,
             autocast=self._autocast,
@@ -97,12 +92,6 @@ class SelectionTrainer(Trainer):
         for watcher in self.watchers:
             most = max(counts, key=lambda task: counts[task])
             watcher.stepped(self.step, most, loss, record.tokens or 0)
-
-    def loss(self, task: str, inputs: Mapping[str, Tensor]) -> Tensor:
-        """The mean negative log-likelihood of a batch, from the frozen layers on."""
-        self._frozen.still()
-        with self._frozen.given(inputs.get(HIDDEN)):
-            return super().loss(task, inputs)
 
     def select(self, step: int) -> list[Chosen]:
         """Draw and score candidates, and let the selector choose the steps that come of them."""

@@ -5,6 +5,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -60,6 +61,7 @@ class Job:
         model: what learns.
         journal: where it is written down.
         watchers: who looks on.
+        cache: the folder for what can be computed once and used again; the default one if None.
     """
 
     config: RunConfig
@@ -67,6 +69,7 @@ class Job:
     model: MultiTaskModel
     journal: Journal
     watchers: Sequence[Watcher] = ()
+    cache: Path | None = None
 
 
 class Trainer(ABC):

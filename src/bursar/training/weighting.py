@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from bursar.tasks.encoding import Encoded
 from bursar.tasks.parts import Split
 from bursar.training.evaluation import evaluate, tensors
 from bursar.training.folder import Scores
+from bursar.training.kept import Kept
 from bursar.training.optimizer import build_optimizer
 from bursar.training.rounds import Judged, Rounds, Work, record
 from bursar.training.trainer import Job, Trainer
@@ -23,6 +25,8 @@ from bursar.weighting import Weighting
 
 class WeightingTrainer(Trainer):
     """Spends a budget of rounds as a weighting says; a step of the run is a round.
+
+    Rounds see the same examples again and again: frozen layers are run on each of them once.
 
     Args:
         job: what it works with.
@@ -36,6 +40,8 @@ class WeightingTrainer(Trainer):
         if weighting.apart:
             halves = self.dev[weighting.target].halves()
             self.tuning[weighting.target], self.dev[weighting.target] = halves
+        self._cache = job.cache
+        self._begun = False
         self.rounds = Rounds(
             weighting,
             self.model,
@@ -55,12 +61,30 @@ class WeightingTrainer(Trainer):
 
     def advance(self) -> None:
         """One round."""
+        if not self._begun:
+            self._begin()
         began = time.perf_counter()
         report = self.rounds.advance()
         self.step = self.rounds.number
         self.journal.append(record(self.step, report, round(time.perf_counter() - began, 4)))
         for watcher in self.watchers:
             watcher.stepped(self.step, self.weighting.target, report.dev_loss, 0)
+
+    def _begin(self) -> None:
+        """Add what frozen layers give to every split, once the model's tensors are in place."""
+        kept = Kept(
+            self.model,
+            batch=self.config.evaluate.batch,
+            device=self.device,
+            cache=self._cache,
+            working=self._working,
+        )
+        for name, batches in self.streams.items():
+            batches.split = kept.add(name, batches.split)
+        for splits in (self.tuning, self.dev):
+            for name, split in splits.items():
+                splits[name] = replace(split, encoded=kept.add(name, split.encoded))
+        self._begun = True
 
     def merit(self, scores: Mapping[str, Scores], score: float) -> float:
         """By what the best model is told: the target's score."""

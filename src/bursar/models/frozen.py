@@ -1,10 +1,13 @@
 """An encoder's frozen lower layers, run once where they would be run again and again."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor, nn
+
+HIDDEN = "hidden"
+"""The column of a batch that holds what the frozen layers gave for it."""
 
 
 class Frozen:
@@ -25,7 +28,8 @@ class Frozen:
             stack = []
         trained = [any(p.requires_grad for p in layer.parameters()) for layer in stack]
         self._layers = stack[: trained.index(True)] if True in trained else stack
-        above = {id(m) for layer in stack[len(self._layers) :] for m in layer.modules()}
+        self._above = stack[len(self._layers) :]
+        above = {id(m) for layer in self._above for m in layer.modules()}
         self._modules = [m for m in encoder.modules() if id(m) not in above] if self._layers else []
 
     def __len__(self) -> int:
@@ -36,6 +40,12 @@ class Frozen:
         """Turn off dropout in the frozen part, which `train` had turned on."""
         for module in self._modules:
             module.training = False
+
+    def state(self) -> Iterator[Tensor]:
+        """All tensors that its function depends on."""
+        for module in self._modules:
+            yield from module.parameters(recurse=False)
+            yield from module.buffers(recurse=False)
 
     @contextmanager
     def recording(self) -> Iterator[list[Tensor]]:
@@ -60,14 +70,25 @@ class Frozen:
 
         The embeddings below them still run, at the price of a table look-up.
         """
-        layers = self._layers if output is not None else []
-        try:
-            for layer in layers:
-                layer.forward = lambda *_args, **_kwargs: output
+        with _replaced(self._layers if output is not None else [], lambda *_args, **_kw: output):
             yield
-        finally:
-            for layer in layers:
-                del layer.forward
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Inside it, the layers above hand on what they are given."""
+        with _replaced(self._above, lambda hidden, *_args, **_kw: hidden):
+            yield
+
+
+@contextmanager
+def _replaced(layers: Sequence[nn.Module], forward: Callable[..., Any]) -> Iterator[None]:
+    try:
+        for layer in layers:
+            layer.forward = forward
+        yield
+    finally:
+        for layer in layers:
+            del layer.forward
 
 
 def _stack(encoder: nn.Module) -> list[nn.Module]:
