@@ -250,6 +250,13 @@ def test_a_head_wider_than_the_encoder_is_refused() -> None:
         convert(build(spec), "classify")
 
 
+def test_a_head_that_compares_two_texts_is_refused() -> None:
+    spec = ModelSpec(encoder="small", width=32, vocabulary=64, pooling="pair")
+    with pytest.raises(UserError, match="task classify: no head of transformers compares two"):
+        convert(build(spec), "classify")
+    convert(build(spec), "tag")
+
+
 def test_marks_pictures_and_unknown_tasks_are_refused() -> None:
     spec = ModelSpec(encoder="small", width=32, vocabulary=64)
     marked = build(spec, {"wic": Classify(("no", "yes"), marks=2)})

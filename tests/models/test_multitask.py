@@ -6,7 +6,7 @@ from bursar.models import store
 from bursar.models.encoders import CNN, ImageEncoder, Representation, TextEncoder, pool
 from bursar.models.heads import LinearHead, TwoLayerHead
 from bursar.models.multitask import MultiTaskModel, key
-from bursar.models.spec import ModelSpec
+from bursar.models.spec import ModelSpec, Pooling
 from bursar.tasks.kinds import Classify, Kind, Regress, Tag
 from bursar.tasks.tokenizer import Tokenizer
 
@@ -30,7 +30,7 @@ def rows(*lengths: int) -> dict[str, torch.Tensor]:
     return {"input_ids": ids * mask, "attention_mask": mask}
 
 
-@pytest.mark.parametrize("pooling", ["mean", "first"])
+@pytest.mark.parametrize("pooling", ["mean", "first", "pair"])
 @torch.inference_mode()
 def test_the_logits_of_a_row_do_not_depend_on_the_rows_beside_it(pooling: str) -> None:
     model = build({"a": YES_NO, "t": Tag(("O", "B", "I"))}, pooling=pooling)
@@ -43,8 +43,33 @@ def test_the_logits_of_a_row_do_not_depend_on_the_rows_beside_it(pooling: str) -
 def test_the_mean_is_over_the_tokens_that_are_there() -> None:
     tokens = torch.tensor([[[1.0, 2.0], [3.0, 6.0], [99.0, 99.0]]])
     mask = torch.tensor([[1, 1, 0]])
-    assert pool(tokens, mask, "mean").tolist() == [[2.0, 4.0]]
-    assert pool(tokens, mask, "first").tolist() == [[1.0, 2.0]]
+    assert pool(tokens, mask, None, "mean").tolist() == [[2.0, 4.0]]
+    assert pool(tokens, mask, None, "first").tolist() == [[1.0, 2.0]]
+
+
+def test_a_pair_is_how_the_means_of_two_texts_compare() -> None:
+    tokens = torch.tensor([[[1.0, 2.0], [3.0, 6.0], [-2.0, 8.0], [9.0, 9.0]]])
+    mask = torch.tensor([[1, 1, 1, 0]])
+    second = torch.tensor([[0, 0, 1, 0]])
+    u, v = [2.0, 4.0], [-2.0, 8.0]
+    assert pool(tokens, mask, second, "pair").tolist() == [[*u, *v, 4.0, 4.0, -4.0, 32.0]]
+    u = pool(tokens, mask, None, "mean").tolist()[0]
+    assert pool(tokens, mask, None, "pair").tolist() == [[*u, 0.0, 0.0, *u, 0.0, 0.0]]
+
+
+@pytest.mark.parametrize("pooling", ["mean", "pair"])
+@torch.inference_mode()
+def test_a_head_is_as_wide_as_what_it_reads(pooling: Pooling) -> None:
+    marked = Classify(("no", "yes"), marks=2)
+    model = build({"a": YES_NO, "m": marked, "t": Tag(("O", "B"))}, pooling=pooling)
+    inputs = rows(6, 9) | {"marks": torch.tensor([[[1, 3], [4, 5]], [[0, 2], [2, 7]]])}
+    inputs["token_type_ids"] = (torch.arange(9) > 3).long() * inputs["attention_mask"]
+    assert model("m", inputs).shape == (2, 2)
+    del inputs["marks"]
+    assert model("a", inputs).shape == (2, 2)
+    assert model("t", inputs).shape == (2, 9, 2)
+    one = inputs | {"token_type_ids": torch.zeros_like(inputs["input_ids"])}
+    assert not torch.allclose(model("a", one), model("a", inputs))
 
 
 def test_a_head_begins_the_same_whichever_other_tasks_there_are() -> None:

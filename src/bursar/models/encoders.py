@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +20,9 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from bursar.errors import UserError
-from bursar.models.spec import ModelSpec
+from bursar.models.spec import ModelSpec, Pooling
+
+SECOND = "token_type_ids"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Representation:
     """What an encoder gives.
 
     Args:
-        pooled: one vector a sequence or image, shape `(sequences, width)`.
+        pooled: one vector a sequence or image, shape `(sequences, pooled_width)`.
         tokens: one vector a token, shape `(sequences, tokens, width)`; None for images.
     """
 
@@ -42,6 +43,11 @@ class Encoder(nn.Module, ABC):
 
     width: int
 
+    @property
+    def pooled_width(self) -> int:
+        """How many numbers stand for a sequence or image."""
+        return self.width
+
     @abstractmethod
     def forward(self, inputs: Mapping[str, Tensor]) -> Representation:
         """The representation of a batch."""
@@ -52,13 +58,12 @@ class TextEncoder(Encoder):
 
     Args:
         model: the encoder.
-        pooling: the mean of a sequence's tokens, or its first token.
+        pooling: the mean of a sequence's tokens, its first token, or how the means of its two texts
+            compare.
         freeze: how many of the lower layers, with the embeddings, are not trained.
     """
 
-    def __init__(
-        self, model: PreTrainedModel, pooling: Literal["mean", "first"], freeze: int = 0
-    ) -> None:
+    def __init__(self, model: PreTrainedModel, pooling: Pooling, freeze: int = 0) -> None:
         super().__init__()
         # The pooler is trained for another task, and an unused one would only cost memory.
         if getattr(model, "pooler", None) is not None:
@@ -73,21 +78,39 @@ class TextEncoder(Encoder):
     def forward(self, inputs: Mapping[str, Tensor]) -> Representation:
         """Token vectors and their pool."""
         mask = inputs["attention_mask"]
-        segments = {"token_type_ids": inputs["token_type_ids"]} if self._has(inputs) else {}
+        segments = {SECOND: inputs[SECOND]} if self._segments and SECOND in inputs else {}
         output = self.model(input_ids=inputs["input_ids"], attention_mask=mask, **segments)
         tokens: Tensor = output.last_hidden_state
-        return Representation(pool(tokens, mask, self.pooling), tokens)
+        return Representation(pool(tokens, mask, inputs.get(SECOND), self.pooling), tokens)
 
-    def _has(self, inputs: Mapping[str, Tensor]) -> bool:
-        return self._segments and "token_type_ids" in inputs
+    @property
+    def pooled_width(self) -> int:
+        """How many numbers stand for a sequence."""
+        return self.width * (4 if self.pooling == "pair" else 1)
 
 
-def pool(tokens: Tensor, mask: Tensor, pooling: Literal["mean", "first"]) -> Tensor:
-    """One vector a sequence, shape `(sequences, width)`."""
+def pool(tokens: Tensor, mask: Tensor, second: Tensor | None, pooling: Pooling) -> Tensor:
+    """One vector a sequence, shape `(sequences, width)`, four times as wide for a pair.
+
+    Args:
+        tokens: one vector a token, shape `(sequences, tokens, width)`.
+        mask: 1 where there is a token, shape `(sequences, tokens)`.
+        second: 1 where it is of the sequence's second text; None if there is none.
+        pooling: `mean`, `first` or, for u and v the means of the two texts, `pair`: u, v, |u - v|
+            and u * v, in which v is zero where there is one text.
+    """
     if pooling == "first":
         return tokens[:, 0]
+    if pooling == "mean":
+        return _mean(tokens, mask)
+    second = torch.zeros_like(mask) if second is None else second
+    u, v = _mean(tokens, mask - second), _mean(tokens, second)
+    return torch.cat([u, v, (u - v).abs(), u * v], dim=-1)
+
+
+def _mean(tokens: Tensor, mask: Tensor) -> Tensor:
     weights = mask.to(tokens.dtype).unsqueeze(-1)
-    return (tokens * weights).sum(1) / weights.sum(1)
+    return (tokens * weights).sum(1) / weights.sum(1).clamp(min=1)
 
 
 def _freeze(model: PreTrainedModel, layers: int) -> None:

@@ -85,6 +85,11 @@ def convert(model: MultiTaskModel, task: str) -> PreTrainedModel:
         raise UserError(f"task {task}: expected a text model, found one of images")
     if isinstance(kind, Classify) and kind.marks:
         raise UserError(f"task {task}: no head of transformers reads marked pieces")
+    if kind.reads == "pooled" and encoder.pooling == "pair":
+        raise UserError(
+            f"task {task}: no head of transformers compares two texts; such a model can be "
+            "exported with `pooling: mean`"
+        )
     pools = kind.reads == "pooled" and encoder.pooling == "mean"
     plain = _empty(encoder.model, kind, pools)
     if pools:

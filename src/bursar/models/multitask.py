@@ -35,7 +35,7 @@ class MultiTaskModel(nn.Module):
         self.encoder = encoder
         self.frozen = Frozen(encoder)
         self.kinds = dict(kinds)
-        heads = {name: _head(encoder.width, kind, spec, name, seed) for name, kind in kinds.items()}
+        heads = {name: _head(encoder, kind, spec, name, seed) for name, kind in kinds.items()}
         # Module names may not hold dots, task names may.
         self.heads = nn.ModuleDict({key(name): head for name, head in heads.items()})
 
@@ -78,10 +78,12 @@ def _marked(tokens: Tensor, marks: Tensor) -> list[Tensor]:
     return list((weights @ tokens).unbind(1))
 
 
-def _head(width: int, kind: Kind, spec: ModelSpec, name: str, seed: int) -> nn.Module:
-    pieces = 1 + (kind.marks if isinstance(kind, Classify) else 0)
+def _head(encoder: Encoder, kind: Kind, spec: ModelSpec, name: str, seed: int) -> nn.Module:
+    marks = kind.marks if isinstance(kind, Classify) else 0
+    pooled = encoder.pooled_width + encoder.width * marks
+    width = encoder.width if kind.reads == "tokens" else pooled
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_for(seed, "head", name))
         if spec.head == "two_layer":
-            return TwoLayerHead(width * pieces, kind.width, spec.dropout, spec.head_width)
-        return LinearHead(width * pieces, kind.width, spec.dropout)
+            return TwoLayerHead(width, kind.width, spec.dropout, spec.head_width)
+        return LinearHead(width, kind.width, spec.dropout)

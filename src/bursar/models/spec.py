@@ -7,6 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field
 ENCODERS = ("minilm", "small", "cnn", "lenet")
 """The encoders that have names of their own."""
 
+Pooling = Literal["mean", "first", "pair"]
+
 
 class ModelSpec(BaseModel):
     """One shared encoder and a head for each task.
@@ -18,7 +20,8 @@ class ModelSpec(BaseModel):
             `minilm` for texts and `cnn` for images.
         layers: use only this many of the lower layers; all if None.
         freeze: how many of the lower layers, with the embeddings, are not trained.
-        pooling: what a sequence's head sees: the mean of its tokens, or its first token.
+        pooling: what a sequence's head sees: the mean of its tokens, its first token, or `pair`:
+            the means u and v of its two texts, |u - v| and u * v, as in Guo et al. (2019).
         head: `linear`, or `two_layer` as in Kourdis et al. (2020).
         head_width: hidden units of the two-layer head.
         dropout: dropout in front of a head.
@@ -33,7 +36,7 @@ class ModelSpec(BaseModel):
     encoder: str | None = None
     layers: int | None = Field(default=None, ge=1)
     freeze: int = Field(default=0, ge=0)
-    pooling: Literal["mean", "first"] = "mean"
+    pooling: Pooling = "mean"
     head: Literal["linear", "two_layer"] = "linear"
     head_width: int = Field(default=256, ge=1)
     dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
