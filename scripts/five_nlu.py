@@ -39,8 +39,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "single": {"name": "single"},
     "multi": {"name": "joint"},
     "alpha_vil": {"name": "alpha_vil"},
-    "diw": {"name": "diw", "tries": 3},
     "alpha_vil_paper": {"name": "alpha_vil", **LETTER},
+    "diw": {"name": "diw", "tries": 3},
 }
 
 
