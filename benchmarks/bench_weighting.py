@@ -1,4 +1,4 @@
-"""What tuning α costs beside a plain pass, what the deltas weigh, and how fast seeds train."""
+"""What an α step costs, what the deltas weigh, how fast frozen layers and seeds train."""
 
 import multiprocessing
 import resource
@@ -9,7 +9,12 @@ from harness import Result, median_ratio
 from torch import Tensor, nn
 from torch.nn import functional
 
+from bursar.models import store
+from bursar.models.frozen import HIDDEN
 from bursar.models.lenet import LeNet
+from bursar.models.spec import ModelSpec
+from bursar.tasks.kinds import Classify
+from bursar.tasks.tokenizer import Tokenizer
 from bursar.weighting.deltas import Deltas
 
 WIDTH, DEV = 512, 256
@@ -145,4 +150,23 @@ def own_convolutions() -> Result:
     )
 
 
-BENCHMARKS = [alpha_step, further_tasks, memory, seeds_together, own_convolutions]
+def kept_states() -> Result:
+    """A training pass over text with 5 of 6 layers frozen, from the text and from kept states."""
+    tokenizer = Tokenizer.train(["a few words to begin with"], 100, max_length=64)
+    spec = ModelSpec(encoder="small", layers=6, freeze=5, width=384, attention_heads=12)
+    model = store.build(spec, {"task": Classify(("no", "yes"))}, tokenizer, seed=1).train()
+    ids = torch.randint(5, tokenizer.vocabulary, (16, 52))
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    with torch.no_grad(), model.frozen.recording() as states:
+        model("task", inputs)
+
+    def trained(columns: dict[str, Tensor]) -> None:
+        model.zero_grad(set_to_none=True)
+        model("task", columns).square().mean().backward()
+
+    ratio = median_ratio(lambda: trained(inputs), lambda: trained(inputs | {HIDDEN: states[0]}), 21)
+    name = "training pass, 5 of 6 layers frozen: from text / from kept states"
+    return Result(name, ratio, "x", ">= 2", ratio >= 2)
+
+
+BENCHMARKS = [alpha_step, further_tasks, memory, seeds_together, own_convolutions, kept_states]
