@@ -1,5 +1,6 @@
 """The small convolutional network of Kourdis et al. (2020), with convolutions made for CPUs."""
 
+import math
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -98,10 +99,12 @@ class _ConvPoolRelu(torch.autograd.Function):
         return of_x, _gathered(of_weight, weight_shape), of_bias
 
 
-def _runs(flat: Tensor, size: int = 8192) -> Iterator[slice]:
-    """The columns in runs, so that what is made of a run is read again while the cache has it."""
-    for start in range(0, flat.shape[1], size):
-        yield slice(start, min(start + size, flat.shape[1]))
+def _runs(flat: Tensor, most: int = 20_000) -> Iterator[slice]:
+    """The columns in even runs, so that what is made of a run is read again from the cache."""
+    columns = flat.shape[1]
+    size = max(1, math.ceil(columns / max(1, math.ceil(columns / most))))
+    for start in range(0, columns, size):
+        yield slice(start, min(start + size, columns))
 
 
 def _patches(x: Tensor) -> Tensor:
@@ -110,13 +113,18 @@ def _patches(x: Tensor) -> Tensor:
 
 
 def _unpatched(patches: Tensor, shape: torch.Size) -> Tensor:
-    """The transpose of `_patches`: what each pixel gets from the patches it is in."""
-    x = patches.new_zeros(shape)
+    """The transpose of `_patches`: what each pixel gets from the patches it is in.
+
+    Patches are two apart, so pixels and places in a patch both go by twos: 9 sums in place of 36.
+    """
+    channels, height, width, batch = shape
+    x = patches.new_zeros(channels, height // 2, 2, width // 2, 2, batch)
     rows, columns = patches.shape[3:5]
-    for i in range(6):
-        for j in range(6):
-            x[:, i : i + 2 * rows : 2, j : j + 2 * columns : 2] += patches[:, i, j]
-    return x
+    twos = patches.view(channels, 3, 2, 3, 2, rows, columns, batch).permute(0, 1, 3, 5, 2, 6, 4, 7)
+    for i in range(3):
+        for j in range(3):
+            x[:, i : i + rows, :, j : j + columns] += twos[:, i, j]
+    return x.view(shape)
 
 
 def _spread(weight: Tensor) -> Tensor:
