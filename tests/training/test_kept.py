@@ -159,7 +159,27 @@ def test_too_many_states_are_not_kept(built, tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         store = Kept(model, batch=8, device=CPU, cache=tmp_path, room=1000)
         assert store.add("pairs", splits["pairs"]) is splits["pairs"]
-    assert "pairs" in caplog.text
+    assert "pairs: frozen layers run each time" in caplog.text
+    assert not (tmp_path / "frozen").exists()
+
+
+@pytest.mark.parametrize("strange", ["more than a tensor", "padding"])
+def test_states_that_do_not_suffice_are_not_kept(built, tmp_path, caplog, monkeypatch, strange):
+    model, splits = built
+    layers = model.encoder.model.encoder.layer
+    if strange == "padding":
+        plain = layers[2].forward
+        monkeypatch.setattr(
+            layers[2], "forward", lambda x, *a, **k: plain(x + x.mean(1, True), *a, **k)
+        )
+    else:
+        plain, above = layers[1].forward, layers[2].forward
+        monkeypatch.setattr(layers[1], "forward", lambda *a, **k: (plain(*a, **k), 0))
+        monkeypatch.setattr(layers[2], "forward", lambda x, *a, **k: above(x[0], *a, **k))
+    with caplog.at_level(logging.WARNING):
+        store = Kept(model, batch=8, device=CPU, cache=tmp_path)
+        assert store.add("pairs", splits["pairs"]) is splits["pairs"]
+    assert "pairs: frozen layers run each time" in caplog.text
     assert not (tmp_path / "frozen").exists()
 
 

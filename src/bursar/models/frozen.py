@@ -49,14 +49,15 @@ class Frozen:
 
     @contextmanager
     def recording(self) -> Iterator[list[Tensor]]:
-        """Collects what the last frozen layer gives, call by call."""
+        """Collects what the last frozen layer gives, call by call; nothing if that is no tensor."""
         outputs: list[Tensor] = []
         if not self._layers:
             yield outputs
             return
 
-        def record(_module: Any, _inputs: Any, output: Tensor) -> None:
-            outputs.append(output)
+        def record(_module: Any, _inputs: Any, output: Any) -> None:
+            if isinstance(output, Tensor):
+                outputs.append(output)
 
         hook = self._layers[-1].register_forward_hook(record)
         try:
@@ -76,7 +77,7 @@ class Frozen:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Inside it, the layers above hand on what they are given."""
-        with _replaced(self._above, lambda hidden, *_args, **_kw: hidden):
+        with _replaced(self._above, _handed_on):
             yield
 
 
@@ -89,6 +90,10 @@ def _replaced(layers: Sequence[nn.Module], forward: Callable[..., Any]) -> Itera
     finally:
         for layer in layers:
             del layer.forward
+
+
+def _handed_on(*args: Any, **named: Any) -> Any:
+    return args[0] if args else named["hidden_states"]
 
 
 def _stack(encoder: nn.Module) -> list[nn.Module]:
