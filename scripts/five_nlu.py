@@ -22,9 +22,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # start one a core, each with see
 
 from bursar.config import RunConfig, changed, load
 from bursar.journal import Evaluation, Round, read
-from bursar.studies.outcomes import Outcome, Outcomes, table
+from bursar.studies.outcomes import Outcome, Outcomes, paired, table
 from bursar.training import checkpoints
+from bursar.training.evaluation import baseline
 from bursar.training.folder import CHECKPOINTS, JOURNAL, MODEL, RUN
+from bursar.training.prepare import read_split, resolve, tokenizer_of
 from bursar.training.run import resume, run
 from bursar.training.use import Trained
 
@@ -124,6 +126,41 @@ def figure(scores: Sequence[float]) -> str:
     return f"{mean(scores):.1f}{spread}" if scores else "-"
 
 
+def guesses(config: RunConfig) -> dict[str, float]:
+    """By task, the test score of predicting without looking."""
+    tasks = resolve(config)
+    tokenizer = tokenizer_of(tasks, config.model)
+    found = {}
+    for task in tasks:
+        train, test = (read_split(task, name, tokenizer) for name in ("train", "test"))
+        found[task.name] = mean(baseline(task, train.encoded, test).values())
+    return found
+
+
+def rules(found: Sequence[Outcome], guessed: Mapping[str, float]) -> Iterator[str]:
+    """What became of the rules in docs/results.md."""
+    for target, guess in guessed.items():
+        by_method = {
+            method: [100 * o.test for o in found if (o.method, o.target) == (method, target)]
+            for method in METHODS
+        }
+        method, scores = max(by_method.items(), key=lambda pair: mean(pair[1]))
+        gap, error = mean(scores) - 100 * guess, stdev(scores) / len(scores) ** 0.5
+        yield (
+            f"1. {target}: guessing {100 * guess:.1f}, best {method} {mean(scores):.1f}, "
+            f"{gap:+.1f} with a standard error of {error:.1f}: "
+            f"{'learned' if gap > 2 * error else 'not learned'}"
+        )
+    for number, method, against, what, value in (
+        (2, "alpha_vil", "multi", "test", lambda o: 100 * o.test),
+        (2, "alpha_vil_paper", "multi", "test", lambda o: 100 * o.test),
+        (3, "diw", "alpha_vil", "dev - test", lambda o: 100 * (o.dev - o.test)),
+        (3, "diw", "alpha_vil_paper", "dev - test", lambda o: 100 * (o.dev - o.test)),
+    ):
+        gap, p = paired(found, method, against, value)
+        yield f"{number}. {what}, {method} less {against}: {gap:+.2f}, p {p:.3f}"
+
+
 def main() -> None:
     options = arguments()
     config = load(FILE)
@@ -146,6 +183,9 @@ def main() -> None:
     print(short_table(found, targets))
     print()
     print(table(found))
+    if not outcomes.left(list(METHODS), targets, options.seeds):
+        print()
+        print(*rules(found, guesses(config)), sep="\n")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bursar.rng import stream
-from bursar.studies.outcomes import Outcome, Outcomes, table
+from bursar.studies.outcomes import Outcome, Outcomes, paired, table
 from bursar.studies.weighting import (
     METHODS,
     Data,
@@ -85,6 +85,28 @@ def test_the_table_pairs_seeds():
     row = next(line for line in text.splitlines() if "| test | diw" in line)
     # By hand: gaps of 2.1, 2.2 and 2.3 points, so t = 2.2 / (0.1 / √3) = 38.1 and p = 0.0007.
     assert row == "| left | test | diw | 3 | 93.10 | 95.30 | 94.20 | 1.10 | +2.20 | 0.0007 |"
+
+
+def test_two_methods_are_compared_over_the_pairs_that_both_have():
+    def outcome(method, target, seed, dev, test):
+        return Outcome(method, target, seed, dev, test, 1, [], [], 0.0)
+
+    found = [
+        outcome("diw", "a", 1, 0.8, 0.51),
+        outcome("diw", "a", 2, 0.8, 0.62),
+        outcome("diw", "b", 1, 0.8, 0.93),
+        outcome("diw", "b", 2, 0.8, 0.99),  # the other has none
+        outcome("multi", "b", 1, 0.9, 0.90),
+        outcome("multi", "a", 2, 0.9, 0.60),
+        outcome("multi", "a", 1, 0.9, 0.50),
+    ]
+    gap, p = paired(found, "diw", "multi")
+    # By hand: gaps of 1, 2 and 3 points, so t = 2 / (1 / √3) = 3.464 with 2 degrees of freedom.
+    assert gap == pytest.approx(0.02)
+    assert p == pytest.approx(0.0742, abs=1e-4)
+    assert paired(found, "multi", "diw")[0] == pytest.approx(-0.02)
+    gap, _ = paired(found, "diw", "multi", lambda o: o.dev - o.test)
+    assert gap == pytest.approx(-0.12)
 
 
 def test_both_digits_of_real_pairs_are_read_from_the_same_picture(data: Path):

@@ -1,7 +1,7 @@
 """What runs for the sake of one target came to: stored one by one, put beside each other."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -85,6 +85,30 @@ class Outcomes:
         return sorted(
             there, key=lambda o: (targets.index(o.target), methods.index(o.method), o.seed)
         )
+
+
+def paired(
+    outcomes: Sequence[Outcome],
+    method: str,
+    against: str,
+    value: Callable[[Outcome], float] = lambda outcome: outcome.test,
+) -> tuple[float, float]:
+    """How far a method lies above another over all pairs of target and seed: mean and p.
+
+    A paired t-test, two-sided.
+
+    Args:
+        outcomes: of several methods, targets and seeds.
+        method: one method.
+        against: the other.
+        value: what counts of an outcome.
+    """
+    ours, theirs = (
+        {(o.target, o.seed): value(o) for o in outcomes if o.method == name}
+        for name in (method, against)
+    )
+    gaps = np.array([ours[pair] - theirs[pair] for pair in sorted(ours.keys() & theirs.keys())])
+    return float(gaps.mean()), float(stats.ttest_1samp(gaps, 0.0).pvalue)
 
 
 def table(outcomes: Sequence[Outcome], against: str = JOINT) -> str:
