@@ -138,6 +138,9 @@ def test_states_are_computed_once_and_again_for_other_weights(built, tmp_path):
         model.encoder.model.encoder.layer[1].output.dense.weight.add_(1)
     assert not np.array_equal(add().ragged[HIDDEN], first.ragged[HIDDEN])
     assert len(said) == 10
+    model.encoder.model.config.num_attention_heads = 4
+    add()
+    assert len(said) == 15
     assert not list((tmp_path / "frozen").glob("making-*"))
 
 

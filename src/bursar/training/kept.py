@@ -52,7 +52,10 @@ class Kept:
         self._folder = (cache or default_cache()) / "frozen"
         self._working = working
         self._room = room
-        self._weights = _digest(*(_bytes(tensor) for tensor in model.frozen.state()))
+        # What the layers compute is in the weights, and of a transformers model in its settings.
+        settings = str(getattr(getattr(model.encoder, "model", None), "config", None))
+        weights = (_bytes(tensor) for tensor in model.frozen.state())
+        self._function = _digest(settings.encode(), *weights)
 
     def add(self, task: str, split: Encoded) -> Encoded:
         """The split with its states: from the cache, or computed and put there."""
@@ -65,20 +68,18 @@ class Kept:
         path = self._folder / f"{self._key(split)}.npy"
         if not path.exists():
             if not self._exact(task, split):
-                log.warning(
-                    "%s: frozen layers run each time: this encoder needs more of them", task
-                )
+                log.warning("%s: frozen layers run each time: states are not all they give", task)
                 return split
             self._write(path, task, split, shape)
         states = np.load(path, mmap_mode="r")
         return replace(split, ragged={**split.ragged, HIDDEN: states})
 
     def _key(self, split: Encoded) -> str:
-        """Tells apart all that the states depend on: the weights, and what the encoder reads."""
+        """Tells apart all that the states depend on: the layers, and what the encoder reads."""
         sequences = split.sequences if split.sequences is not None else np.empty(0)
         read = [split.ragged[IDS], split.offsets, sequences, *split.per_sequence.values()]
         parts = [np.ascontiguousarray(array).tobytes() for array in read]
-        settings = f"{FORMAT} {self._batch} {self._device.type} {self._weights}"
+        settings = f"{FORMAT} {self._batch} {self._device.type} {self._function}"
         return _digest(settings.encode(), *parts)
 
     @torch.inference_mode()
@@ -129,7 +130,7 @@ class Kept:
 
 
 def _bytes(tensor: torch.Tensor) -> bytes:
-    return tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
+    return tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
 
 
 def _digest(*parts: bytes) -> str:
