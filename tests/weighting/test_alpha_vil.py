@@ -110,44 +110,6 @@ def test_closed_form_goes_as_far_as_it_may_where_the_solution_is_not():
     assert np.linalg.norm(3 * found - 1) == pytest.approx(1)
 
 
-def test_closed_form_with_a_kept_total_is_the_best_mixture_of_that_total():
-    world = toy()
-    start = Toy(world.centres, world.goal)
-    weighting = AlphaVIL(TASKS, "target", tuner=ClosedForm(total="kept", reach=np.inf))
-    report = play(weighting, world)
-    start.deltas = world.deltas
-    # Stationary up to a multiplier: curvature · (gap) · δᵢ is the same for all i.
-    root = np.sqrt(start.curvature)
-    matrix = (start.deltas * root).T
-    system = np.block([[matrix.T @ matrix, np.ones((3, 1))], [np.ones((1, 3)), np.zeros((1, 1))]])
-    right = np.append(matrix.T @ ((start.goal - start.theta) * root), 1.0)
-    expected = np.linalg.solve(system, right)[:3]
-    np.testing.assert_allclose(mixture(report.alphas, "delta"), expected, rtol=1e-6)
-    assert len(world.asked) == 3  # one dimension less, one gradient less
-
-
-def test_a_kept_total_is_kept_round_after_round_and_shortens_nothing():
-    weighting = AlphaVIL(TASKS, "target", tuner={"name": "closed_form", "total": "kept"})
-    free, world = AlphaVIL(TASKS, "target"), toy()
-    other = toy()
-    world.goal = other.goal = world.theta + 1e-3  # any step is too long
-    for _ in range(5):
-        report = play(weighting, world)
-        assert sum(report.alphas.values()) == pytest.approx(3)
-        assert weighting.weights().sum() == pytest.approx(3)
-    assert sum(play(free, other).alphas.values()) < 2
-
-
-def test_a_kept_total_of_one_task_leaves_nothing_to_tune():
-    world = toy()
-    world.centres = world.centres[:1]
-    tuned = answered(
-        ClosedForm(total="kept").tune(Lever(np.ones(1), np.ones(1)), np.ones(1), 9), world
-    )
-    assert tuned.tolist() == [1.0]
-    assert not world.asked
-
-
 def test_tuned_alphas_converge_to_the_least_squares_solution():
     world = toy()
     start = Toy(world.centres, world.goal)
@@ -338,10 +300,6 @@ def answered(tuning, worker):
         (
             {"tuner": "newton"},
             "tuner: expected one of closed_form, descent, sweeps, found 'newton'",
-        ),
-        (
-            {"tuner": {"name": "closed_form", "total": "half"}},
-            "total: expected 'free' or 'kept', found 'half'",
         ),
         ({"share": 0.0}, "share: expected a number above 0, at most 1, found 0.0"),
     ],

@@ -20,7 +20,7 @@ from bursar.rng import seed_for, stream
 from bursar.studies.outcomes import Outcome
 from bursar.tasks.multimnist import IMAGES, LABELS, PREFIXES, MultiMnistSource, Side
 from bursar.training.rounds import Judged, Rounds, Work
-from bursar.weighting import DIW, AlphaVIL, ClosedForm, Joint, Report, Single, Sweeps, Weighting
+from bursar.weighting import DIW, AlphaVIL, Joint, Report, Single, Sweeps, Weighting
 
 TASKS: tuple[Side, Side] = ("left", "right")
 MEAN, SCALE = 0.1307, 0.3081
@@ -32,7 +32,6 @@ METHODS: dict[str, Callable[[str], Weighting]] = {
     "alpha_vil_paper": lambda target: AlphaVIL.paper(TASKS, target),
     "alpha_vil_sweeps": lambda target: AlphaVIL.paper(TASKS, target, tuner=Sweeps()),
     "alpha_vil": lambda target: AlphaVIL(TASKS, target),
-    "alpha_vil_kept": lambda target: AlphaVIL(TASKS, target, tuner=ClosedForm(total="kept")),
 }
 
 

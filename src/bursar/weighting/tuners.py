@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -105,13 +105,8 @@ class ClosedForm(Tuner):
     trust region keeps deltas that are nearly alike from getting wild α, and a line search guards
     the step. Exact after one step where the dev loss is quadratic and its minimum within reach.
 
-    A dev loss often falls fastest when all steps are shortened, round by round, which is not what
-    training is after. With `total="kept"`, α says which tasks count and leaves it to the optimiser
-    how far to go.
-
     Args:
         steps: most Newton steps in a round.
-        total: whether the sum of the coefficients is `"free"`, or `"kept"` at what it is at first.
         reach: longest step, in α.
         spread: how far apart in α the gradients are taken whose differences make the Hessian.
         flat: curvatures below this share of the largest count as none.
@@ -119,44 +114,30 @@ class ClosedForm(Tuner):
     """
 
     steps: int = 1
-    total: Literal["free", "kept"] = "free"
     reach: float = 1.0
     spread: float = 0.1
     flat: float = 1e-6
     halvings: int = 5
 
-    def __post_init__(self) -> None:
-        if self.total not in ("free", "kept"):
-            raise ValueError(f"total: expected 'free' or 'kept', found {self.total!r}")
-
     def tune(self, lever: Lever, alphas: Floats, dev: int) -> Tuning:
         """α ← α - t H⁻¹ ∂L/∂α, the first t of 1, 1/2, 1/4, … that lowers the loss enough."""
-        axes = self._axes(lever)
-        for _ in range(self.steps if axes.size else 0):
+        for _ in range(self.steps):
             here: Slope = yield DevSlope(lever.coefficients(alphas))
-            gradient = lever.gradient(here) @ axes
-            hessian = yield from self._hessian(lever, alphas, axes, gradient)
-            step = axes @ newton_step(hessian, gradient, self.reach, self.flat)
-            descent = float(lever.gradient(here) @ step)
-            length = yield from self._search(lever, alphas, step, here.loss, descent)
+            gradient = lever.gradient(here)
+            hessian = yield from self._hessian(lever, alphas, gradient)
+            step = newton_step(hessian, gradient, self.reach, self.flat)
+            length = yield from self._search(lever, alphas, step, here.loss, float(gradient @ step))
             if length == 0:
                 break
             alphas = alphas + length * step
         return alphas
 
-    def _axes(self, lever: Lever) -> Floats:
-        """Orthonormal directions that α may move in, shape `(tasks, directions)`."""
-        if self.total == "free":
-            return np.eye(len(lever.unit))
-        free: Floats = np.linalg.svd(lever.unit[:, None])[0][:, 1:]
-        return free
-
-    def _hessian(self, lever: Lever, alphas: Floats, axes: Floats, gradient: Floats) -> Tuning:
+    def _hessian(self, lever: Lever, alphas: Floats, gradient: Floats) -> Tuning:
         rows = []
-        for direction in axes.T:
+        for direction in np.eye(len(alphas)):
             point = lever.coefficients(alphas + self.spread * direction)
             slope: Slope = yield DevSlope(point)
-            rows.append((lever.gradient(slope) @ axes - gradient) / self.spread)
+            rows.append((lever.gradient(slope) - gradient) / self.spread)
         hessian = np.array(rows)
         return (hessian + hessian.T) / 2
 
