@@ -68,10 +68,10 @@ class _ConvPoolRelu(torch.autograd.Function):
         flat = patches.flatten(0, 2).flatten(1)
         result = x.new_empty(len(weight), flat.shape[1])
         right, below = result.new_empty(2, *result.shape), torch.empty_like(result)
-        for at in _runs(flat):
-            four = torch.mm(spread, flat[:, at]).view(2, 2, len(weight), -1)
+        for at, (four, rows) in _runs(result, (2, 2), (2,)):
+            torch.mm(spread, flat[:, at], out=four.flatten(0, 2))
             torch.sub(four[:, 1], four[:, 0], out=right[:, :, at])
-            rows = torch.maximum(four[:, 0], four[:, 1])
+            torch.maximum(four[:, 0], four[:, 1], out=rows)
             torch.sub(rows[1], rows[0], out=below[:, at])
             torch.maximum(rows[0], rows[1], out=result[:, at])
             result[:, at].add_(bias[:, None]).relu_()
@@ -88,23 +88,36 @@ class _ConvPoolRelu(torch.autograd.Function):
         gradient = gradient.flatten(1)
         of_weight, of_bias = torch.zeros_like(spread), gradient.new_zeros(len(gradient))
         of_patches = torch.empty_like(flat) if ctx.needs_input_grad[0] else None
-        for at in _runs(flat):
-            part = _where_positive(gradient[:, at], result[:, at])
+        for at, (part, rows, four) in _runs(gradient, (), (2,), (2, 2)):
+            _where_positive(gradient[:, at], result[:, at], part)
             of_bias += part.sum(1)
-            four = _unpool(part, right[:, :, at], below[:, at]).flatten(0, 2)
-            of_weight.addmm_(four, flat[:, at].T)
+            _split(part, below[:, at], rows[0], rows[1])
+            _split(rows, right[:, :, at], four[:, 0], four[:, 1])
+            of_four = four.flatten(0, 2)
+            of_weight.addmm_(of_four, flat[:, at].T)
             if of_patches is not None:
-                torch.mm(spread.T, four, out=of_patches[:, at])
+                torch.mm(spread.T, of_four, out=of_patches[:, at])
         of_x = None if of_patches is None else _unpatched(of_patches.view(patches.shape), shape)
         return of_x, _gathered(of_weight, weight_shape), of_bias
 
 
-def _runs(flat: Tensor, most: int = 20_000) -> Iterator[slice]:
-    """The columns in even runs, so that what is made of a run is read again from the cache."""
-    columns = flat.shape[1]
+def _runs(
+    like: Tensor, *times: tuple[int, ...], most: int = 20_000
+) -> Iterator[tuple[slice, list[Tensor]]]:
+    """The columns in even runs, so that what is made of a run is read again from the cache.
+
+    Args:
+        like: shape `(outputs, columns)`.
+        times: how many arrays `(outputs, columns of the run)` to work in, in which shape; they are
+            the same memory in every run.
+        most: columns of a run.
+    """
+    outputs, columns = like.shape
     size = max(1, math.ceil(columns / max(1, math.ceil(columns / most))))
+    rooms = [like.new_empty(*shape, outputs, size) for shape in times]
     for start in range(0, columns, size):
-        yield slice(start, min(start + size, columns))
+        end = min(start + size, columns)
+        yield slice(start, end), [room[..., : end - start] for room in rooms]
 
 
 def _patches(x: Tensor) -> Tensor:
@@ -145,30 +158,12 @@ def _gathered(spread: Tensor, shape: torch.Size) -> Tensor:
     return weight
 
 
-def _unpool(gradient: Tensor, right: Tensor, below: Tensor) -> Tensor:
-    """The gradient at the winner of each four, 0 at the others: `(2, 2, outputs, pixels)`.
-
-    Args:
-        gradient: shape `(outputs, pixels)`.
-        right: by how much the right one leads in each row, shape `(2, outputs, pixels)`.
-        below: by how much the lower row leads, shape `(outputs, pixels)`.
-    """
-    rows = _split(gradient, below)
-    four = gradient.new_empty(2, 2, *gradient.shape)
-    for row, lead, pair in zip(rows, right, four, strict=True):
-        _split(row, lead, out=pair)
-    return four
+def _split(gradient: Tensor, lead: Tensor, first: Tensor, second: Tensor) -> None:
+    """The gradient goes to the second of two where that leads, else to the first."""
+    _where_positive(gradient, lead, second)
+    torch.sub(gradient, second, out=first)
 
 
-def _split(gradient: Tensor, lead: Tensor, out: Tensor | None = None) -> Tensor:
-    """The gradient to the second of two where it leads, else to the first."""
-    out = gradient.new_empty(2, *gradient.shape) if out is None else out
-    torch.sub(gradient, _where_positive(gradient, lead, out[1]), out=out[0])
-    return out
-
-
-def _where_positive(gradient: Tensor, x: Tensor, out: Tensor | None = None) -> Tensor:
+def _where_positive(gradient: Tensor, x: Tensor, out: Tensor) -> None:
     """The gradient where x > 0, else 0: one pass, where a product with a mask would be three."""
-    out = torch.empty_like(gradient) if out is None else out
-    found: Tensor = torch.ops.aten.threshold_backward(gradient, x, 0, grad_input=out)
-    return found
+    torch.ops.aten.threshold_backward(gradient, x, 0, grad_input=out)
