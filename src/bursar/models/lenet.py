@@ -106,6 +106,9 @@ def _runs(
 ) -> Iterator[tuple[slice, list[Tensor]]]:
     """The columns in even runs, so that what is made of a run is read again from the cache.
 
+    Runs are multiples of 16 columns: the ends of others may be rounded in another way, and then
+    equal values are no longer equal.
+
     Args:
         like: shape `(outputs, columns)`.
         times: how many arrays `(outputs, columns of the run)` to work in, in which shape; they are
@@ -113,7 +116,7 @@ def _runs(
         most: columns of a run.
     """
     outputs, columns = like.shape
-    size = max(1, math.ceil(columns / max(1, math.ceil(columns / most))))
+    size = 16 * math.ceil(max(1, columns) / max(1, math.ceil(columns / most)) / 16)
     rooms = [like.new_empty(*shape, outputs, size) for shape in times]
     for start in range(0, columns, size):
         end = min(start + size, columns)
