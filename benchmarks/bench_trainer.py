@@ -26,7 +26,7 @@ from bursar.tasks import catalogue
 from bursar.tasks.rows import TextRow
 from bursar.training.evaluation import tensors
 from bursar.training.policy import PolicyTrainer
-from bursar.training.prepare import Prepared, facts_of, prepare, resolve, tokenizer_of
+from bursar.training.prepare import Prepared, prepare, resolve, run_info_of, tokenizer_of
 from bursar.training.trainer import Job
 
 TASKS = ["glue/mrpc", "glue/rte", "glue/cola", "glue/sst2"]
@@ -39,7 +39,7 @@ def _trainer(config: RunConfig) -> PolicyTrainer:
     prepared: list[Prepared] = prepare(tasks, tokenizer, config)
     kinds = {entry.task.name: entry.task.kind for entry in prepared}
     model = store.build(config.model, kinds, tokenizer, config.seed)
-    facts = facts_of(config, prepared)
+    facts = run_info_of(config, prepared)
     path = Path(tempfile.mkdtemp()) / "journal.jsonl"
     journal = Journal.create(path, Opening("bench", facts.tasks, {}, 1, {}, {}))
     return PolicyTrainer(Job(config, prepared, model, journal), build_decider(config, facts))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bursar.models import store
-from bursar.models.frozen import HIDDEN
+from bursar.models.frozen import FROZEN_STATES
 from bursar.models.lenet import LeNet
 from bursar.models.spec import ModelSpec
 from bursar.tasks.kinds import Classify
@@ -164,7 +164,9 @@ def kept_states() -> Result:
         model.zero_grad(set_to_none=True)
         model("task", columns).square().mean().backward()
 
-    ratio = median_ratio(lambda: trained(inputs), lambda: trained(inputs | {HIDDEN: states[0]}), 21)
+    ratio = median_ratio(
+        lambda: trained(inputs), lambda: trained(inputs | {FROZEN_STATES: states[0]}), 21
+    )
     name = "training pass, 5 of 6 layers frozen: from text / from kept states"
     return Result(name, ratio, "x", ">= 2", ratio >= 2)
 

@@ -13,7 +13,7 @@ from statistics import mean
 import torch
 
 from bursar.models.lenet import conv_pool_relu
-from bursar.studies.weighting import (
+from bursar.studies.multimnist import (
     METHODS,
     TASKS,
     PairFeed,

@@ -9,8 +9,8 @@ from pathlib import Path
 from bursar.journal import Opening, Round
 from bursar.report.figures import weighting
 from bursar.report.history import History
-from bursar.studies.outcomes import Outcome
-from bursar.studies.weighting import TASKS
+from bursar.studies.multimnist import TASKS
+from bursar.studies.target_results import TargetResult
 
 
 def named(values: list[float]) -> dict[str, float]:
@@ -18,7 +18,7 @@ def named(values: list[float]) -> dict[str, float]:
 
 
 def main() -> None:
-    outcome = Outcome.load(Path(sys.argv[1]))
+    outcome = TargetResult.load(Path(sys.argv[1]))
     told = {"name": outcome.method, "target": outcome.target}
     rounds = [
         Round(epoch, {}, named(alphas), named(weights), 0.0, {})

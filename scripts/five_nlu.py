@@ -22,19 +22,19 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # start one a core, each with see
 
 from bursar.config import RunConfig, changed, load
 from bursar.journal import Evaluation, Round, read
-from bursar.studies.outcomes import Outcome, Outcomes, paired, table
+from bursar.studies.target_results import TargetResult, TargetResults, paired, table
 from bursar.training import checkpoints
 from bursar.training.evaluation import baseline
 from bursar.training.folder import CHECKPOINTS, JOURNAL, MODEL, RUN
+from bursar.training.inference import TrainedRun
 from bursar.training.prepare import read_split, resolve, tokenizer_of
 from bursar.training.run import resume, run
-from bursar.training.use import Trained
 
 FILE = Path(__file__).parent.parent / "examples" / "five-nlu.yaml"
 SHARE = 0.25  # the paper's
 LETTER = {
     "weights_on": "loss",
-    "apart": False,
+    "split_dev": False,
     "tuner": {"name": "descent", "lr": 0.001, "batch": 32},
 }
 METHODS: dict[str, dict[str, Any]] = {
@@ -61,7 +61,7 @@ def names(config: RunConfig) -> list[str]:
 
 def play(config: RunConfig, method: str, targets: Sequence[str], seed: int, folder: Path) -> None:
     """The run in its folder: begun, gone on with, or found finished."""
-    weighting = METHODS[method] | {"target": targets[0], "share": SHARE}
+    weighting = METHODS[method] | {"target": targets[0], "fraction": SHARE}
     values = {"weighting": weighting, "seed": seed, "name": folder.name}
     if len(targets) > 1:  # every snapshot may be the best for somebody
         values["checkpoint"] = {"every": 1, "keep": config.budget.rounds}
@@ -80,14 +80,14 @@ def best_steps(folder: Path, targets: Sequence[str]) -> dict[str, int]:
     }
 
 
-def judged(folder: Path, method: str, targets: Sequence[str], seed: int) -> Iterator[Outcome]:
+def judged(folder: Path, method: str, targets: Sequence[str], seed: int) -> Iterator[TargetResult]:
     rounds = [record for record in read(folder / JOURNAL) if isinstance(record, Round)]
-    trained = Trained.open(folder)
+    trained = TrainedRun.open(folder)
     for target, step in best_steps(folder, targets).items():
         snapshot = checkpoints.load(folder / CHECKPOINTS / f"step-{step}")
         trained.model.load_state_dict(snapshot.model)
         alone = replace(trained, tasks={target: trained.task(target)})
-        yield Outcome(
+        yield TargetResult(
             method=method,
             target=target,
             seed=seed,
@@ -105,7 +105,7 @@ def shares(weights: Mapping[str, float]) -> list[float]:
     return [weight / total for weight in weights.values()]
 
 
-def short_table(found: Sequence[Outcome], targets: Sequence[str]) -> str:
+def short_table(found: Sequence[TargetResult], targets: Sequence[str]) -> str:
     """Methods against targets: mean and standard deviation over seeds, dev / test, in percent."""
     lines = [f"| method | {' | '.join(targets)} | mean |", "|---" * (len(targets) + 2) + "|"]
     for method in METHODS:
@@ -137,7 +137,7 @@ def guesses(config: RunConfig) -> dict[str, float]:
     return found
 
 
-def rules(found: Sequence[Outcome], guessed: Mapping[str, float]) -> Iterator[str]:
+def rules(found: Sequence[TargetResult], guessed: Mapping[str, float]) -> Iterator[str]:
     """What became of the rules in docs/results.md."""
     for target, guess in guessed.items():
         by_method = {
@@ -166,7 +166,7 @@ def main() -> None:
     config = load(FILE)
     targets = names(config)
     options.out.mkdir(parents=True, exist_ok=True)
-    outcomes, began = Outcomes(options.out), time.monotonic()
+    outcomes, began = TargetResults(options.out), time.monotonic()
     todo = [] if options.table else outcomes.left(options.methods, targets, options.seeds)
     for done, (method, left, seed) in enumerate(todo, 1):
         folder = options.out / "runs" / outcomes.place(method, left[0], seed).stem

@@ -72,7 +72,7 @@ MOMENTS = {
 
 def config_for(name: str, steps: int) -> RunConfig:
     rounds = DECIDERS[name] == "weighting"  # each of them many optimiser steps
-    target = {"target": "digits/larger", "share": 0.2} if rounds else {}
+    target = {"target": "digits/larger", "fraction": 0.2} if rounds else {}
     return RunConfig.model_validate(
         {
             "name": name,

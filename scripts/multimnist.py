@@ -18,8 +18,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # a run a core beats several core
 
 import torch
 
-from bursar.studies.outcomes import Job, Outcome, Outcomes, table
-from bursar.studies.weighting import METHODS, TASKS, Data, Setting, read_pairs, trained
+from bursar.studies.multimnist import METHODS, TASKS, Data, Setting, read_pairs, trained
+from bursar.studies.target_results import Job, TargetResult, TargetResults, table
 
 
 def arguments() -> argparse.Namespace:
@@ -46,14 +46,14 @@ def load(options: argparse.Namespace) -> None:
     OPTIONS = options
 
 
-def run(job: Job) -> list[Outcome]:
+def run(job: Job) -> list[TargetResult]:
     outcomes = trained(*job, DATA, Setting(OPTIONS.epochs, lr=OPTIONS.lr))
     for outcome in outcomes:
-        Outcomes(OPTIONS.out).save(outcome)
+        TargetResults(OPTIONS.out).save(outcome)
     return outcomes
 
 
-def summary(outcome: Outcome) -> str:
+def summary(outcome: TargetResult) -> str:
     name = f"{outcome.method} {outcome.target} seed {outcome.seed}"
     scores = f"dev {100 * outcome.dev:.2f} test {100 * outcome.test:.2f}"
     return f"{name}: {scores} (epoch {outcome.epoch}, {outcome.seconds} s)"
@@ -62,7 +62,7 @@ def summary(outcome: Outcome) -> str:
 def main() -> None:
     options = arguments()
     options.out.mkdir(parents=True, exist_ok=True)
-    outcomes, began = Outcomes(options.out), time.monotonic()
+    outcomes, began = TargetResults(options.out), time.monotonic()
     todo = outcomes.left(options.methods, options.targets, range(1, options.seeds + 1))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.workers, context, load, (options,)) as pool:

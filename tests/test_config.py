@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from bursar.config import RunConfig, build_decider, changed, dump, load, parse, read_value
 from bursar.errors import UserError
-from bursar.facts import Facts
 from bursar.policies import POLICIES, Policy
+from bursar.run_info import RunInfo
 
-FACTS = Facts({"a": 30, "b": 10}, steps=100, batch=8)
+FACTS = RunInfo({"a": 30, "b": 10}, steps=100, batch=8)
 
 
 def refusal(**values: Any) -> str:

@@ -13,7 +13,7 @@ SOURCE = Path(bursar.__file__).parent
 
 # Each line may use itself and the lines above it. Rooms on one line do not use each other.
 ORDER = [
-    ["errors", "facts", "rng"],
+    ["errors", "run_info", "rng"],
     ["tasks"],
     ["models"],
     ["uncertainty"],

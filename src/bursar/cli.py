@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from bursar.config import RunConfig
     from bursar.studies.compare import Comparison
-    from bursar.studies.improve import Judged, Settings
+    from bursar.studies.improve import PolicyEstimate, Settings
     from bursar.training.folder import Finished, Scores
 
 app = typer.Typer(
@@ -229,10 +229,10 @@ def evaluate(
     \b
     bursar evaluate runs/small-glue --split test
     """
-    from bursar.training.use import Trained
+    from bursar.training.inference import TrainedRun
 
     with busy("scoring"):
-        scores = Trained.open(folder, data).evaluate(split)
+        scores = TrainedRun.open(folder, data).evaluate(split)
     score = mean(value.score for value in scores.values())
     if quiet:
         out.print(f"{100 * score:.2f}")
@@ -263,12 +263,12 @@ def predict(
     """
     from bursar.errors import unknown
     from bursar.tasks.submissions import write_submission
-    from bursar.training.use import Trained
+    from bursar.training.inference import TrainedRun
 
     if style not in ("jsonl", "glue"):
         raise unknown("format", style, ["jsonl", "glue"], "--format")
     with busy("predicting"):
-        trained = Trained.open(folder, data)
+        trained = TrainedRun.open(folder, data)
         answers = trained.predict(task, source)
     if style == "glue":
         out.print(str(write_submission(to, trained.task(task), source, answers)), soft_wrap=True)
@@ -564,7 +564,7 @@ def _warned() -> Iterator[None]:
         print(f"bursar: {warning.message}", file=sys.stderr)
 
 
-def _judgement(judged: "Judged") -> None:
+def _judgement(judged: "PolicyEstimate") -> None:
     """What the journals say of a policy, as a table."""
     table = Table(Column("task", no_wrap=True))
     table.add_column("share before", justify="right")

@@ -11,9 +11,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from bursar.errors import UserError, unknown
-from bursar.facts import Facts
 from bursar.models.spec import ENCODERS, ModelSpec
 from bursar.policies import POLICIES, Policy, Stratified
+from bursar.run_info import RunInfo
 from bursar.selection import SELECTORS, Selector
 from bursar.weighting import WEIGHTINGS, Weighting
 
@@ -222,12 +222,12 @@ def _own_class(what: str, name: str) -> Any:
     return cls
 
 
-def build_decider(config: RunConfig, facts: Facts) -> Decider:
+def build_decider(config: RunConfig, info: RunInfo) -> Decider:
     """The one who decides in a run, told about it."""
     spec = config.decider
     options = {key: value for key, value in spec.items() if key not in ("name", "draws")}
     try:
-        decider = decider_class(config.decides, spec).for_run(facts, **options)
+        decider = decider_class(config.decides, spec).for_run(info, **options)
         if spec.get("draws") == "stratified" and isinstance(decider, Policy):
             return Stratified(decider)
     except (TypeError, ValueError, KeyError, ArithmeticError) as error:

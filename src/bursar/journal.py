@@ -67,16 +67,16 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Inner:
+class Diagnostics:
     """What the one who decides believes at `step`: weights, posteriors, uncertainties."""
 
-    kind: ClassVar[str] = "inner"
+    kind: ClassVar[str] = "diagnostics"
     step: int
     values: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class SelectionStep:
     """What a selector did at `step`: by task, the candidates offered and the examples chosen."""
 
     kind: ClassVar[str] = "selection"
@@ -120,9 +120,9 @@ class Evaluation:
     seconds: float | None = None
 
 
-Record = Opening | Shares | Step | Inner | Selection | Round | Evaluation
+Record = Opening | Shares | Step | Diagnostics | SelectionStep | Round | Evaluation
 _KINDS: dict[str, type[Record]] = {
-    cls.kind: cls for cls in (Opening, Shares, Step, Inner, Selection, Round, Evaluation)
+    cls.kind: cls for cls in (Opening, Shares, Step, Diagnostics, SelectionStep, Round, Evaluation)
 }
 _NAMES: dict[type[Record], tuple[str, ...]] = {
     cls: tuple(f.name for f in fields(cls)) for cls in _KINDS.values()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bursar.bandit import CONTENDERS, Comparison, Environment, compare, simulate
+from bursar.bandit import CONTENDERS, BanditComparison, Environment, compare, simulate
 from bursar.rng import stream
 
 SMALL = {"arms": 4, "steps": 60, "environments": 2, "seeds": 3}
@@ -17,7 +17,7 @@ def test_standings_are_medians_over_seeds_and_shares_of_the_gap():
             [[0.3, 0.5, 0.5], [0.4, 0.4, 0.0]],
         ]
     )
-    comparison = Comparison(("random", "oracle", "ours"), finals[..., None])
+    comparison = BanditComparison(("random", "oracle", "ours"), finals[..., None])
     lines = {line.policy: line for line in comparison.standings()}
     assert lines["random"].score == pytest.approx(0.2)
     assert lines["ours"].score == pytest.approx(0.45)

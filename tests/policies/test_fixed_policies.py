@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bursar import Annealed, Cycle, Fixed, Random, Schedule, TaskSize, Temperature
-from bursar.policies import Facts
+from bursar.policies import RunInfo
 from bursar.rng import stream
 
 SIZES = {"mnli": 393_000, "rte": 2_500, "wnli": 634}
-FACTS = Facts(sizes=SIZES, steps=1000, batch=16)
+FACTS = RunInfo(sizes=SIZES, steps=1000, batch=16)
 sizes = st.dictionaries(
     st.text("abcdef", min_size=1, max_size=3), st.integers(1, 10**7), min_size=1, max_size=8
 )

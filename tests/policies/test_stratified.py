@@ -97,7 +97,7 @@ def test_propensities_and_learning_are_the_policys_own():
         assert draw.probabilities is inner.probabilities()
         policy.tell(Outcome(draw, gain=float(rng.normal())))
     assert inner.draws == 20
-    assert policy.inner() == inner.inner() != Exp3S(list("ab")).inner()
+    assert policy.diagnostics() == inner.diagnostics() != Exp3S(list("ab")).diagnostics()
 
 
 @pytest.mark.parametrize("policy", [Cycle({"a": 1}), Thompson(["a"], "a")])

@@ -45,8 +45,8 @@ def test_a_history_of_a_thousand_rounds_is_algorithm_1(decay):
             policy.tell(Outcome(draw, score=score))
         history.append((draw.index, score))
     a, b = transcription(history, 4, decay, (1.5, 1.0), (3.0, 1.0))
-    assert list(policy.inner()["a"].values()) == pytest.approx(a, rel=1e-12)
-    assert list(policy.inner()["b"].values()) == pytest.approx(b, rel=1e-12)
+    assert list(policy.diagnostics()["a"].values()) == pytest.approx(a, rel=1e-12)
+    assert list(policy.diagnostics()["b"].values()) == pytest.approx(b, rel=1e-12)
 
 
 def uniform(a, b):
@@ -108,7 +108,7 @@ def test_a_decision_holds_for_a_round_and_keeps_its_propensities():
 def test_the_first_reward_is_a_success():
     policy = Thompson(["a"], "a", decay=0, batches=1)
     policy.tell(Outcome(policy.ask(stream(1, "first")), score=0.0))
-    assert policy.inner() == {"a": {"a": 3.0}, "b": {"a": 1.0}, "pulls": {"a": 1}}
+    assert policy.diagnostics() == {"a": {"a": 3.0}, "b": {"a": 1.0}, "pulls": {"a": 1}}
 
 
 def play(policy, success, rounds, seed):
@@ -146,7 +146,7 @@ def test_after_a_switch_only_the_decaying_one_finds_the_new_best_arm():
 def test_an_arm_that_drifts_back_to_its_prior_is_no_evidence():
     policy, rng = bandit(0.3), stream(1, "drift")
     score = 1.0
-    while policy.inner()["pulls"]["b"] < 2:
+    while policy.diagnostics()["pulls"]["b"] < 2:
         draw = policy.ask(rng)
         score += {"a": 1, "b": -0.5, "c": 1}[draw.task]
         policy.tell(Outcome(draw, score=score))
@@ -157,7 +157,7 @@ def test_an_arm_that_drifts_back_to_its_prior_is_no_evidence():
             score += 1
             policy.tell(Outcome(draw, score=score))
     after = {u.task: u for u in policy.utilities()}["b"]
-    assert policy.inner()["a"]["b"] == pytest.approx(1.0)
+    assert policy.diagnostics()["a"]["b"] == pytest.approx(1.0)
     assert after == before
     assert after.mean < 0.5
     assert after.low < after.mean < after.high

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from bursar.journal import Evaluation, Inner, Opening, Round, Selection, Shares, Step
+from bursar.journal import Diagnostics, Evaluation, Opening, Round, SelectionStep, Shares, Step
 from bursar.report import History, figures, read_history
 from bursar.report.curves import MOST
 from bursar.report.standing import Standing
@@ -86,7 +86,7 @@ def test_convergence_has_a_strip_of_shares(history):
 
 
 def test_convergence_has_a_strip_of_uncertainties_when_there_are_any(make_run, short):
-    inner = Inner(2, {"uncertainties": {"easy": 0.1, "hard": 0.3}})
+    inner = Diagnostics(2, {"uncertainties": {"easy": 0.1, "hard": 0.3}})
     history = read_history(make_run(*short, inner) / "journal.jsonl")
     strips = [trace for trace in figures.convergence(history).data if trace.type == "heatmap"]
     assert [strip.name for strip in strips] == ["share", "uncertainty"]
@@ -114,8 +114,8 @@ def test_weighting_without_alpha_shows_the_weights_alone(make_run):
 
 def test_selection_shows_shares_chosen_and_offered(make_run):
     records = [
-        Selection(1, {"easy": 8, "hard": 8}, {"easy": 2, "hard": 6}, used=0.5),
-        Selection(2, {"easy": 4, "hard": 12}, {"easy": 8}, used=0.5),
+        SelectionStep(1, {"easy": 8, "hard": 8}, {"easy": 2, "hard": 6}, used=0.5),
+        SelectionStep(2, {"easy": 4, "hard": 12}, {"easy": 8}, used=0.5),
     ]
     figure = figures.selection(read_history(make_run(*records) / "journal.jsonl"))
     assert curves(figure) == {"easy": [(1, 0.25), (2, 1.0)], "hard": [(1, 0.75), (2, 0.0)]}
@@ -125,7 +125,7 @@ def test_selection_shows_shares_chosen_and_offered(make_run):
 
 def test_many_selections_are_counted_together():
     opening = Opening("long", ["a", "b"], {}, 1, {}, {})
-    records = [Selection(k, {}, {"a": k % 2, "b": 1}, used=1.0) for k in range(1, 1001)]
+    records = [SelectionStep(k, {}, {"a": k % 2, "b": 1}, used=1.0) for k in range(1, 1001)]
     figure = figures.selection(History(opening, selections=records))
     assert len(figure.data[0].x) == 100
     assert figure.data[0].y == pytest.approx([1 / 3] * 100)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bursar.errors import UserError
-from bursar.journal import Evaluation, Inner, Journal, Round, Selection, Step
+from bursar.journal import Diagnostics, Evaluation, Journal, Round, SelectionStep, Step
 from bursar.report import read_history
 from bursar.report.exposure import exposures
 from bursar.report.standing import standing
@@ -83,7 +83,7 @@ def test_exposure_counts_draws_examples_and_epochs(make_run, short):
 
 def test_exposure_under_a_selector_counts_the_chosen_examples(make_run):
     records = [
-        Selection(k, {"easy": 8, "hard": 8}, {"easy": 2, "hard": 6}, used=0.5) for k in (1, 2)
+        SelectionStep(k, {"easy": 8, "hard": 8}, {"easy": 2, "hard": 6}, used=0.5) for k in (1, 2)
     ]
     given = exposures(history_of(make_run(*records)))
     assert (given["hard"].share, given["hard"].examples, given["hard"].epochs) == (0.75, 12, 0.06)
@@ -113,14 +113,14 @@ def test_a_long_timeline_is_thinned_to_means(make_run, short):
 def test_weights_and_choices_are_an_influence_that_sums_to_one(make_run):
     rounds = [Round(5, {}, {}, {"easy": 3.0, "hard": 1.0}, dev_loss=1.0)]
     assert influence(history_of(make_run(*rounds))).values.tolist() == [[0.75, 0.25]]
-    chosen = [Selection(5, {}, {"hard": 4}, used=1.0)]
+    chosen = [SelectionStep(5, {}, {"hard": 4}, used=1.0)]
     assert influence(history_of(make_run(*chosen, name="other"))).values.tolist() == [[0.0, 1.0]]
 
 
 def test_uncertainties_are_those_that_the_policy_wrote_down(make_run, short):
     inner = [
-        Inner(2, {"uncertainties": {}}),
-        Inner(3, {"uncertainties": {"easy": 0.1, "hard": 0.3}}),
+        Diagnostics(2, {"uncertainties": {}}),
+        Diagnostics(3, {"uncertainties": {"easy": 0.1, "hard": 0.3}}),
     ]
     timeline = uncertainties(history_of(make_run(*short, *inner)))
     assert timeline.steps.tolist() == [3]
@@ -129,7 +129,7 @@ def test_uncertainties_are_those_that_the_policy_wrote_down(make_run, short):
 
 
 def test_training_losses_come_from_steps_selections_and_rounds(make_run, short):
-    selected = Selection(5, {}, {}, used=1.0, losses={"hard": 2.0})
+    selected = SelectionStep(5, {}, {}, used=1.0, losses={"hard": 2.0})
     weighed = Round(6, {}, {}, {}, dev_loss=1.0, losses={"easy": 0.5})
     losses = training_losses(history_of(make_run(*short, selected, weighed)))
     assert losses["easy"].steps.tolist() == [1, 3, 4, 6]

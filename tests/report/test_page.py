@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from bursar.errors import UserError
-from bursar.journal import Evaluation, Round, Selection, Shares, Step
+from bursar.journal import Evaluation, Round, SelectionStep, Shares, Step
 from bursar.report import document, write_comparison_report, write_run_report
 
 HOSTILE = '</script><script>alert("1")</script><img src=x onerror=alert(1)>'
@@ -112,7 +112,7 @@ def test_there_is_a_figure_for_every_kind_of_record(make_run, short):
     assert headings(page) == ["Dev scores", "Shares of the draws", "Convergence", "Training loss"]
     weighed = Round(1, {}, {"easy": 1.0, "hard": 1.0}, {"easy": 1.0, "hard": 1.0}, dev_loss=1.0)
     assert headings(Page(write_run_report(make_run(weighed, name="weighed")))) == ["Weights"]
-    chosen = Selection(1, {"easy": 1}, {"easy": 1}, used=0.663)
+    chosen = SelectionStep(1, {"easy": 1}, {"easy": 1}, used=0.663)
     page = Page(write_run_report(make_run(chosen, name="chosen")))
     assert headings(page) == ["Examples chosen"]
     assert "66.3%" in page.texts

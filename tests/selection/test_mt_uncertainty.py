@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bursar.errors import UserError
-from bursar.facts import Facts
+from bursar.run_info import RunInfo
 from bursar.selection import MTUncertainty, example_scores
 
 TASKS = ["cola", "mnli", "stsb", "rte"]
@@ -146,13 +146,13 @@ def test_it_goes_on_from_its_state_as_json():
     for seed in range(3):
         selector.choose(random_scores(seed))
     other.load_state_dict(json.loads(json.dumps(selector.state_dict())))
-    assert other.inner() == selector.inner()
-    assert sum(other.inner()["chosen_share"].values()) == pytest.approx(1)
-    assert other.inner()["candidate_share"] == dict.fromkeys(TASKS, 0.25)
+    assert other.diagnostics() == selector.diagnostics()
+    assert sum(other.diagnostics()["chosen_share"].values()) == pytest.approx(1)
+    assert other.diagnostics()["candidate_share"] == dict.fromkeys(TASKS, 0.25)
 
 
 def test_a_run_file_can_ask_for_it():
-    selector = MTUncertainty.for_run(Facts(dict.fromkeys(TASKS, 100), 10, 16), rule="paper")
+    selector = MTUncertainty.for_run(RunInfo(dict.fromkeys(TASKS, 100), 10, 16), rule="paper")
     assert selector.candidates() == dict.fromkeys(TASKS, 16)
 
 

@@ -9,11 +9,11 @@ import yaml
 import bursar
 from bursar.config import RunConfig, build_decider
 from bursar.errors import UserError
-from bursar.facts import Facts
 from bursar.journal import Journal, Opening
 from bursar.offpolicy import Log, estimate, improve
 from bursar.policies import Outcome, Policy, Schedule
 from bursar.rng import stream
+from bursar.run_info import RunInfo
 from bursar.studies.improve import (
     Settings,
     estimate_runs,
@@ -30,7 +30,7 @@ SIZES = {"digits/left": 100, "digits/right": 300}
 def make_run(config: RunConfig, folder: Path) -> None:
     """A training in name only: the first task is the harder one."""
     folder.mkdir(parents=True)
-    policy = build_decider(config, Facts(SIZES, config.budget.steps, config.budget.batch))
+    policy = build_decider(config, RunInfo(SIZES, config.budget.steps, config.budget.batch))
     assert isinstance(policy, Policy)
     rng = stream(config.seed, "draws")
     budget = config.budget.model_dump()
@@ -62,7 +62,7 @@ def test_improving_writes_a_policy_file_that_a_run_takes(
     spec = yaml.safe_load((tmp_path / "policy.yaml").read_text())
     assert spec == judged.policy
     again = build_decider(
-        config.model_copy(update={"policy": spec}), Facts(SIZES, steps=300, batch=16)
+        config.model_copy(update={"policy": spec}), RunInfo(SIZES, steps=300, batch=16)
     )
     assert isinstance(again, bursar.Fixed)
     assert again.probabilities() == pytest.approx(expected.probabilities(), abs=1e-12)

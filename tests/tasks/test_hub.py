@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from bursar.errors import UserError
-from bursar.tasks.hub import hub
-from bursar.tasks.own import own
+from bursar.tasks.files import from_files
+from bursar.tasks.hub import from_hub
 
 datasets = pytest.importorskip("datasets")
 
@@ -26,7 +26,7 @@ def loaded() -> Any:
 
 
 def test_a_column_of_classes_gives_the_labels_their_names(loaded: Any) -> None:
-    task = hub("h", hub=loaded, text="text", label="label")
+    task = from_hub("h", hub=loaded, text="text", label="label")
     assert task.kind.spec()["labels"] == ["no", "yes"]
     assert [(row.at, row.label) for row in task.split("train").rows()] == [
         (1, "yes"),
@@ -37,8 +37,8 @@ def test_a_column_of_classes_gives_the_labels_their_names(loaded: Any) -> None:
 
 def test_a_data_set_saved_to_disk_is_the_same_task(loaded: Any, tmp_path: Path) -> None:
     loaded.save_to_disk(str(tmp_path / "saved"))
-    direct = hub("h", hub=loaded, text="text", label="label", test="test")
-    saved = hub("h", hub="saved", text="text", label="label", test="test", base=tmp_path)
+    direct = from_hub("h", hub=loaded, text="text", label="label", test="test")
+    saved = from_hub("h", hub="saved", text="text", label="label", test="test", base=tmp_path)
     for name in ("train", "dev", "test"):
         assert list(saved.split(name).rows()) == list(direct.split(name).rows())
         assert saved.split(name).fingerprint() == direct.split(name).fingerprint()
@@ -46,7 +46,7 @@ def test_a_data_set_saved_to_disk_is_the_same_task(loaded: Any, tmp_path: Path) 
 
 def test_single_splits_are_own_tables(loaded: Any, tmp_path: Path) -> None:
     loaded["train"].save_to_disk(str(tmp_path / "train"))
-    task = own(
+    task = from_files(
         "h", train="train", dev=loaded["validation"], text="text", label="label", base=tmp_path
     )
     assert [row.label for row in task.split("train").rows()] == ["yes", "no", "yes"]
@@ -55,15 +55,15 @@ def test_single_splits_are_own_tables(loaded: Any, tmp_path: Path) -> None:
 
 def test_hidden_labels_are_none_in_test_and_skipped_elsewhere(loaded: Any) -> None:
     loaded["train"] = split([1, -1, 0])
-    task = hub("h", hub=loaded, text="text", label="label", test="test")
+    task = from_hub("h", hub=loaded, text="text", label="label", test="test")
     assert [row.label for row in task.split("test").rows()] == [None, None]
     assert [row.at for row in task.split("train").rows()] == [1, 3]
     assert task.split("train").skips() == {"label -1": 1}
 
 
 def test_content_names_the_split(loaded: Any) -> None:
-    task = hub("h", hub=loaded, text="text", label="label")
-    other = hub("h", hub={**loaded, "train": split([1, 0, 0])}, text="text", label="label")
+    task = from_hub("h", hub=loaded, text="text", label="label")
+    other = from_hub("h", hub={**loaded, "train": split([1, 0, 0])}, text="text", label="label")
     assert task.split("train").fingerprint() != other.split("train").fingerprint()
     assert task.split("dev").fingerprint() == other.split("dev").fingerprint()
     assert task.split("train").fingerprint() != task.split("dev").fingerprint()
@@ -71,7 +71,7 @@ def test_content_names_the_split(loaded: Any) -> None:
 
 def test_numbers_and_other_columns_work_as_in_files(loaded: Any) -> None:
     table = datasets.Dataset.from_dict({"a": ["x", "y"], "b": ["u", "v"], "score": [0.5, 2]})
-    task = hub(
+    task = from_hub(
         "h", hub={"train": table, "validation": table}, kind="regress", text="a", pair="b",
         label="score",
     )  # fmt: skip
@@ -92,24 +92,24 @@ def test_numbers_and_other_columns_work_as_in_files(loaded: Any) -> None:
 def test_a_mistake_gets_one_sentence(loaded: Any, change: dict, sentence: str) -> None:
     given = {"text": "text", "label": "label"} | change
     with pytest.raises(UserError, match=sentence):
-        list(hub("h", hub=loaded, **given).split("train").rows())
+        list(from_hub("h", hub=loaded, **given).split("train").rows())
 
 
 def test_a_split_without_rows_is_an_error(loaded: Any) -> None:
-    task = hub("h", hub={**loaded, "validation": split([])}, text="text", label="label")
+    task = from_hub("h", hub={**loaded, "validation": split([])}, text="text", label="label")
     with pytest.raises(UserError, match="has no rows"):
         list(task.split("dev").rows())
 
 
 def test_a_folder_that_is_no_data_set_says_so(loaded: Any, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not a saved data set"):
-        own("h", train=tmp_path, dev=loaded["validation"], text="text", label="label")
+        from_files("h", train=tmp_path, dev=loaded["validation"], text="text", label="label")
 
 
 def test_one_split_is_no_whole_data_set(loaded: Any, tmp_path: Path) -> None:
     loaded["train"].save_to_disk(str(tmp_path / "one"))
     with pytest.raises(UserError, match="holds a single split"):
-        hub("h", hub=tmp_path / "one", text="text", label="label")
+        from_hub("h", hub=tmp_path / "one", text="text", label="label")
     loaded.save_to_disk(str(tmp_path / "all"))
     with pytest.raises(UserError, match="holds several splits"):
-        own("h", train=tmp_path / "all", dev=loaded["test"], text="text", label="label")
+        from_files("h", train=tmp_path / "all", dev=loaded["test"], text="text", label="label")

@@ -18,7 +18,7 @@ from bursar.tasks.metrics import ACCURACY
 from bursar.tasks.rows import ImageRow
 from bursar.tasks.task import Task
 from bursar.training.policy import PolicyTrainer
-from bursar.training.prepare import facts_of, prepare, resolve
+from bursar.training.prepare import prepare, resolve, run_info_of
 from bursar.training.trainer import Job
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -155,7 +155,7 @@ def trainer_for(toys: Mapping[str, Task], tmp_path: Path) -> Iterator[Callable[.
 
     def make(config: RunConfig, policy: Policy | None = None) -> PolicyTrainer:
         prepared = prepare(resolve(config, toys), None, config)
-        facts = facts_of(config, prepared)
+        facts = run_info_of(config, prepared)
         kinds = {entry.task.name: entry.task.kind for entry in prepared}
         path = tmp_path / f"journal-{len(journals)}.jsonl"
         journals.append(Journal.create(path, Opening("toy", facts.tasks, {}, 1, {}, {})))

@@ -14,9 +14,9 @@ from bursar.errors import UserError
 from bursar.models.encoders import quiet
 from bursar.models.export import convert, export
 from bursar.rng import stream
+from bursar.training.inference import TrainedRun
 from bursar.training.prepare import read_split
 from bursar.training.run import run
-from bursar.training.use import Trained
 
 WORDS = ["red", "blue", "green", "apple", "car", "house", "tree", "river"]
 
@@ -94,7 +94,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_trained_task_predicts_every_row_and_scores(folder: Path, kind: str) -> None:
-    trained = Trained.open(folder / "run")
+    trained = TrainedRun.open(folder / "run")
     assert len(trained.predict(kind, "dev")) == 20
     assert len(trained.predict(kind, folder / f"{kind}-dev.jsonl")) == 20
     scores = trained.evaluate()[kind]
@@ -103,7 +103,7 @@ def test_a_trained_task_predicts_every_row_and_scores(folder: Path, kind: str) -
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_trained_task_has_the_same_logits_in_plain_transformers(folder: Path, kind: str) -> None:
-    trained = Trained.open(folder / "run")
+    trained = TrainedRun.open(folder / "run")
     ours, plain = trained.model, convert(trained.model, kind).eval()
     split = read_split(trained.task(kind), "dev", trained.tokenizer).encoded
     columns = {name: torch.from_numpy(c) for name, c in split.batch(np.arange(8)).items()}

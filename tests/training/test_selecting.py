@@ -7,7 +7,7 @@ import torch
 from bursar import journal
 from bursar.config import RunConfig
 from bursar.models import store
-from bursar.models.frozen import HIDDEN, Frozen
+from bursar.models.frozen import FROZEN_STATES, Frozen
 from bursar.rng import seed_for
 from bursar.selection import MTUncertainty, example_scores
 from bursar.training.evaluation import tensors
@@ -128,7 +128,9 @@ def test_a_step_trains_on_a_batch_and_writes_it_down(make):
     trainer = make()
     for _ in range(4):
         trainer.advance()
-    records = [r for r in journal.read(trainer.journal.path) if isinstance(r, journal.Selection)]
+    records = [
+        r for r in journal.read(trainer.journal.path) if isinstance(r, journal.SelectionStep)
+    ]
     assert [record.step for record in records] == [1, 2, 3, 4]
     for record in records:
         assert record.candidates == dict.fromkeys(LABELS, BATCH)
@@ -139,7 +141,7 @@ def test_a_step_trains_on_a_batch_and_writes_it_down(make):
     used = [record.used for record in records]
     assert used == sorted(used)
     assert used[-1] <= 4 * BATCH / 126
-    shares = trainer.inner()
+    shares = trainer.diagnostics()
     assert sum(shares["chosen_share"].values()) == pytest.approx(1)
     assert shares["candidate_share"] == pytest.approx(dict.fromkeys(LABELS, 1 / 3))
     assert set(shares["used"]) == set(LABELS)
@@ -211,8 +213,8 @@ def test_training_from_kept_states_is_training_from_the_start(make, freeze):
     [chosen] = kept.select(1)
     [again] = computed.select(1)
     for batch in again.batches:
-        del batch.columns[HIDDEN]
-    assert all(HIDDEN in batch.columns for batch in chosen.batches)
+        del batch.columns[FROZEN_STATES]
+    assert all(FROZEN_STATES in batch.columns for batch in chosen.batches)
     runs = []
     for trainer, step in ((kept, chosen), (computed, again)):
         losses = trainer.update(1, [(batch, len(batch.items) / BATCH) for batch in step.batches])
@@ -243,7 +245,9 @@ def test_a_pool_for_several_steps_is_scored_once(make):
     for _ in range(3):
         trainer.advance()
     assert trainer.spent.forward == 3 * 3 * BATCH + 3 * BATCH
-    records = [r for r in journal.read(trainer.journal.path) if isinstance(r, journal.Selection)]
+    records = [
+        r for r in journal.read(trainer.journal.path) if isinstance(r, journal.SelectionStep)
+    ]
     assert [sum(record.candidates.values()) for record in records] == [54, 0, 0]
 
 

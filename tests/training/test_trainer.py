@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 
 from bursar.config import RunConfig, build_decider
-from bursar.facts import Facts
 from bursar.journal import Evaluation, Opening, Shares, Step, read
 from bursar.policies import DevScore, Gain, Outcome, Policy, Random
 from bursar.rng import seed_for, stream
+from bursar.run_info import RunInfo
 from bursar.tasks.batches import Batch
 from bursar.tasks.task import Task
 from bursar.training.evaluation import baseline, tensors
+from bursar.training.inference import TrainedRun
 from bursar.training.optimizer import rate_factor
 from bursar.training.policy import PolicyTrainer
 from bursar.training.prepare import read_split, resolve
 from bursar.training.run import run
-from bursar.training.use import Trained
 
 Toys = Mapping[str, Task]
 Toy = Callable[..., RunConfig]
@@ -174,7 +174,7 @@ def test_a_journal_replays_to_the_same_policy_and_the_same_propensities(
     assert isinstance(records[0], Opening)
     sizes = records[0].sizes
     assert sizes == {"a": 60, "b": 25, "c": 10}
-    policy = build_decider(config, Facts(sizes, config.budget.steps, config.budget.batch))
+    policy = build_decider(config, RunInfo(sizes, config.budget.steps, config.budget.batch))
     assert isinstance(policy, Policy)
     rng = stream(config.seed, "draws")
     shares: list[float] = []
@@ -413,5 +413,5 @@ def test_a_run_can_hold_out_its_dev_split_from_training(tmp_path: Path) -> None:
     official = [row.at for row in whole.split("dev").rows()]
     assert [row.at for row in part.split("test").rows()] == official
     run(RunConfig(tasks=[entry], budget={"steps": 2}), tmp_path / "run")
-    trained = Trained.open(tmp_path / "run")
+    trained = TrainedRun.open(tmp_path / "run")
     assert trained.evaluate("test").keys() == {"digits/left"}

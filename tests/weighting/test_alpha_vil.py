@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bursar.weighting import AlphaVIL, ClosedForm, Descent, Sweeps, play
-from bursar.weighting.base import Separated, Slope, Trained
+from bursar.weighting.base import JointResult, Separated, Slope
 from bursar.weighting.tuners import Lever
 
 TASKS = ["target", "friend", "foe"]
@@ -48,9 +48,9 @@ class Toy:
         self.theta = self.at(request.coefficients)
 
     def together(self, request):
-        joint = np.array(request.shares) @ (self.centres - self.theta)
+        joint = np.array(request.weights) @ (self.centres - self.theta)
         self.candidate = self.theta + self.pull * joint
-        return Trained(np.ones(3), score=0.5, dev_loss=0.25)
+        return JointResult(np.ones(3), score=0.5, dev_loss=0.25)
 
     def keep(self):
         self.theta = self.candidate
@@ -301,7 +301,7 @@ def answered(tuning, worker):
             {"tuner": "newton"},
             "tuner: expected one of closed_form, descent, sweeps, found 'newton'",
         ),
-        ({"share": 0.0}, "share: expected a number above 0, at most 1, found 0.0"),
+        ({"fraction": 0.0}, "fraction: expected a number above 0, at most 1, found 0.0"),
     ],
 )
 def test_mistakes_are_named(arguments, message):

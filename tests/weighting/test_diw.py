@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bursar.weighting import DIW, Joint, Single, play
-from bursar.weighting.base import Separated, Trained
+from bursar.weighting.base import JointResult, Separated
 
 TASKS = ["target", "helper"]
 
@@ -23,9 +23,9 @@ class Scripted:
         return Separated(np.ones(2), np.ones(2), np.array(self.alone), dev=10)
 
     def together(self, request):
-        self.shares.append(request.shares)
+        self.shares.append(request.weights)
         self.last = self.joint.pop(0)
-        return Trained(np.ones(2), self.last, dev_loss=1 - self.last)
+        return JointResult(np.ones(2), self.last, dev_loss=1 - self.last)
 
     def keep(self):
         self.kept.append(self.last)

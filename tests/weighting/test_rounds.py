@@ -11,7 +11,7 @@ from torch.nn import functional
 from bursar.errors import RunInterruptedError
 from bursar.journal import Round
 from bursar.rng import stream
-from bursar.training.rounds import Judged, Rounds, Work, record
+from bursar.training.rounds import DevResult, Rounds, Work, record
 from bursar.weighting import DIW, AlphaVIL, Descent, Joint, Single
 from bursar.weighting.base import DevLoss, DevSlope
 
@@ -42,8 +42,8 @@ class Blobs:
     def labels(self, task, split):
         return self.y[split] if task == 0 else 1 - self.y[split]
 
-    def train(self, tasks, share, number):
-        order = stream(self.seed, "order", number).permutation(64)[: int(64 * share)]
+    def train(self, tasks, fraction, number):
+        order = stream(self.seed, "order", number).permutation(64)[: int(64 * fraction)]
         for at in np.array_split(order, max(1, len(order) // 16)):
             self.seen.append((tuple(tasks), at.tolist()))
             yield Work(len(at), lambda at=at: self._losses(tasks, "train", at))
@@ -69,7 +69,7 @@ class Blobs:
         logits = self.model.heads[task](self.model.shared(self.x["dev"]))
         labels = self.labels(task, "dev")
         score = (logits.argmax(1) == labels).float().mean()
-        return Judged(float(score), float(functional.cross_entropy(logits, labels)))
+        return DevResult(float(score), float(functional.cross_entropy(logits, labels)))
 
 
 def rounds(weighting, optimizer=torch.optim.SGD, lr=0.3, seed=1):
@@ -118,7 +118,7 @@ def test_weights_on_the_delta_act_under_any_optimiser(optimizer):
 
 
 def test_alpha_vil_learns_the_target_and_favours_it():
-    runner = rounds(AlphaVIL(TASKS, "near", share=0.5))
+    runner = rounds(AlphaVIL(TASKS, "near", fraction=0.5))
     reports = [runner.advance() for _ in range(30)]
     assert reports[-1].weights["far"] < reports[-1].weights["near"]
     assert reports[-1].dev_loss < reports[0].dev_loss

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from bursar.rng import stream
-from bursar.studies.outcomes import Outcome, Outcomes, paired, table
-from bursar.studies.weighting import (
+from bursar.studies.multimnist import (
     METHODS,
     Data,
     Pairs,
@@ -15,6 +14,7 @@ from bursar.studies.weighting import (
     read_pairs,
     trained,
 )
+from bursar.studies.target_results import TargetResult, TargetResults, paired, table
 
 
 def bars(count, name):
@@ -56,11 +56,11 @@ def test_joint_training_keeps_the_best_snapshot_for_each_target():
 def test_an_outcome_goes_through_its_file(tmp_path: Path):
     outcome = trained("alpha_vil", ["right"], 1, DATA, SETTING)[0]
     outcome.save(tmp_path / "one.json")
-    assert Outcome.load(tmp_path / "one.json") == outcome
+    assert TargetResult.load(tmp_path / "one.json") == outcome
 
 
 def test_what_is_there_is_not_run_again_and_joint_training_serves_all_targets(tmp_path: Path):
-    store = Outcomes(tmp_path)
+    store = TargetResults(tmp_path)
     ask = ["single", "multi"], ["a/b", "c"]
     assert store.left(*ask, [1]) == [
         ("single", ("a/b",), 1),
@@ -68,7 +68,7 @@ def test_what_is_there_is_not_run_again_and_joint_training_serves_all_targets(tm
         ("multi", ("a/b", "c"), 1),
     ]
     for method, target, seed in [("multi", "c", 1), ("single", "a/b", 2), ("single", "a/b", 1)]:
-        store.save(Outcome(method, target, seed, 0.5, 0.5, 1, [], [], 0.0))
+        store.save(TargetResult(method, target, seed, 0.5, 0.5, 1, [], [], 0.0))
     assert store.left(*ask, [1]) == [("single", ("c",), 1), ("multi", ("a/b",), 1)]
     found = [(o.method, o.target, o.seed) for o in store.load(*ask)]
     assert found == [("single", "a/b", 1), ("single", "a/b", 2), ("multi", "c", 1)]
@@ -76,7 +76,7 @@ def test_what_is_there_is_not_run_again_and_joint_training_serves_all_targets(tm
 
 def test_the_table_pairs_seeds():
     def outcome(method, seed, test):
-        return Outcome(method, "left", seed, test, test, 1, [], [], 0.0)
+        return TargetResult(method, "left", seed, test, test, 1, [], [], 0.0)
 
     text = table(
         [outcome("multi", seed, 0.90 + seed / 100) for seed in (1, 2, 3)]
@@ -89,7 +89,7 @@ def test_the_table_pairs_seeds():
 
 def test_two_methods_are_compared_over_the_pairs_that_both_have():
     def outcome(method, target, seed, dev, test):
-        return Outcome(method, target, seed, dev, test, 1, [], [], 0.0)
+        return TargetResult(method, target, seed, dev, test, 1, [], [], 0.0)
 
     found = [
         outcome("diw", "a", 1, 0.8, 0.51),

@@ -1,16 +1,16 @@
 """The synthetic MTL bandit: a policy's wind tunnel."""
 
-from bursar.bandit.comparison import Comparison, Standing, compare
+from bursar.bandit.comparison import BanditComparison, BanditStanding, compare
 from bursar.bandit.contenders import CONTENDERS
 from bursar.bandit.environment import Environment
 from bursar.bandit.rollout import Rollout, simulate
 
 __all__ = [
     "CONTENDERS",
-    "Comparison",
+    "BanditComparison",
+    "BanditStanding",
     "Environment",
     "Rollout",
-    "Standing",
     "compare",
     "simulate",
 ]

@@ -16,7 +16,7 @@ from bursar.rng import stream
 
 
 @dataclass(frozen=True)
-class Standing:
+class BanditStanding:
     """One line of the table.
 
     Args:
@@ -35,7 +35,7 @@ class Standing:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class BanditComparison:
     """What several policies made of the same bandits.
 
     Args:
@@ -52,14 +52,14 @@ class Comparison:
         medians: NDArray[np.float64] = np.median(finals, axis=1)
         return medians
 
-    def standings(self) -> list[Standing]:
+    def standings(self) -> list[BanditStanding]:
         """The table, best policy first."""
         lines = [self._standing(policy) for policy in self.policies]
         return sorted(lines, key=lambda line: -line.score)
 
-    def _standing(self, policy: str) -> Standing:
+    def _standing(self, policy: str) -> BanditStanding:
         chance, oracle, own = (self.medians(name) for name in ("random", "oracle", policy))
-        return Standing(
+        return BanditStanding(
             policy,
             score=float(own.mean()),
             closed=float(np.median((own - chance) / (oracle - chance))),
@@ -77,7 +77,7 @@ def compare(
     seeds: int = 10,
     seed: int = 0,
     workers: int = 1,
-) -> Comparison:
+) -> BanditComparison:
     """Run every policy in every environment with every seed.
 
     Args:
@@ -107,7 +107,7 @@ def compare(
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
             curves = list(pool.map(_curves, jobs))
     shape = (len(makers), environments, seeds, steps)
-    return Comparison(tuple(makers), np.array(curves).reshape(shape))
+    return BanditComparison(tuple(makers), np.array(curves).reshape(shape))
 
 
 def _curves(job: tuple[Maker, int, int, int, int, int]) -> NDArray[np.float64]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-HIDDEN = "hidden"
+FROZEN_STATES = "frozen_states"
 """The column of a batch that holds what the frozen layers gave for it."""
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from bursar.models.encoders import Encoder, Representation
-from bursar.models.frozen import HIDDEN, Frozen
+from bursar.models.frozen import FROZEN_STATES, Frozen
 from bursar.models.heads import LinearHead, TwoLayerHead
 from bursar.models.spec import ModelSpec
 from bursar.rng import seed_for
@@ -41,7 +41,7 @@ class MultiTaskModel(nn.Module):
 
     def forward(self, task: str, inputs: Mapping[str, Tensor]) -> Tensor:
         """The task's logits for a batch's columns."""
-        with self.frozen.given(inputs.get(HIDDEN)):
+        with self.frozen.given(inputs.get(FROZEN_STATES)):
             seen = self.encoder(inputs)
         return self.head(task, seen, inputs)
 

@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bursar.errors import UserError, unknown
+from bursar.offpolicy.entropy_weight import chosen_entropy_weight
 from bursar.offpolicy.evolution import Evolution
 from bursar.offpolicy.exact import Exact
 from bursar.offpolicy.log import Log
 from bursar.offpolicy.objective import Solver, Totals
 from bursar.offpolicy.plan import planned
 from bursar.offpolicy.pooling import Sample, pooled
-from bursar.offpolicy.temperature import chosen_entropy_weight
 from bursar.policies import Fixed, Schedule
 
 SOLVERS: Mapping[str, Solver] = {"exact": Exact(), "cmaes": Evolution()}

@@ -1,6 +1,5 @@
 """Who gets the next batch: one file a policy, all behind one small ask/tell interface."""
 
-from bursar.facts import Facts
 from bursar.policies.active import ActivePrioritization
 from bursar.policies.annealed import Annealed
 from bursar.policies.base import Draw, Outcome, Policy
@@ -16,6 +15,7 @@ from bursar.policies.stratified import Stratified
 from bursar.policies.task_size import TaskSize
 from bursar.policies.temperature import Temperature
 from bursar.policies.thompson import Thompson, Utility
+from bursar.run_info import RunInfo
 
 POLICIES: tuple[type[Policy], ...] = (
     Random,
@@ -39,7 +39,6 @@ __all__ = [
     "DevScore",
     "Draw",
     "Exp3S",
-    "Facts",
     "Fixed",
     "Gain",
     "Loss",
@@ -48,6 +47,7 @@ __all__ = [
     "Progress",
     "QuantileScaler",
     "Random",
+    "RunInfo",
     "Scaler",
     "Schedule",
     "Signal",

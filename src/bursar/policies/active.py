@@ -110,7 +110,7 @@ class ActivePrioritization(Policy):
         limited: NDArray[np.float64] = least + above * ((1 - self._limit) / above.sum())
         return limited
 
-    def inner(self) -> dict[str, Any]:
+    def diagnostics(self) -> dict[str, Any]:
         """The smoothed uncertainties by task."""
         return {"uncertainties": dict(self._uncertainties)}
 

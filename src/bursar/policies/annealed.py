@@ -7,8 +7,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from bursar.facts import Facts
 from bursar.policies.base import Policy, checked_sizes, distribution
+from bursar.run_info import RunInfo
 
 
 class Annealed(Policy):
@@ -48,11 +48,11 @@ class Annealed(Policy):
 
     @classmethod
     def for_run(
-        cls, facts: Facts, epochs: int = 25, steps_per_epoch: int | None = None, **options: Any
+        cls, info: RunInfo, epochs: int = 25, steps_per_epoch: int | None = None, **options: Any
     ) -> Self:
         """Takes the sizes from the run, and unless told otherwise spreads the epochs over it."""
-        steps = math.ceil(facts.steps / epochs) if steps_per_epoch is None else steps_per_epoch
-        return cls(facts.sizes, epochs, steps, **options)
+        steps = math.ceil(info.steps / epochs) if steps_per_epoch is None else steps_per_epoch
+        return cls(info.sizes, epochs, steps, **options)
 
     @property
     def epoch(self) -> int:

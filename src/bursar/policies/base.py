@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bursar.facts import Facts
 from bursar.policies.signals import Signal
+from bursar.run_info import RunInfo
 
 T = TypeVar("T")
 
@@ -83,9 +83,9 @@ class Policy(ABC):
         self._cumulative = np.empty(0)
 
     @classmethod
-    def for_run(cls, facts: Facts, *more: Any, **options: Any) -> Self:
+    def for_run(cls, info: RunInfo, *more: Any, **options: Any) -> Self:
         """The policy that a run file means; override it where `__init__` does not take tasks."""
-        return cls(facts.tasks, *more, **options)
+        return cls(info.tasks, *more, **options)
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -137,7 +137,7 @@ class Policy(ABC):
     def tell(self, outcome: Outcome) -> None:  # noqa: B027 (a fixed policy has nothing to learn)
         """Learn from what came of a draw."""
 
-    def inner(self) -> dict[str, Any]:
+    def diagnostics(self) -> dict[str, Any]:
         """What the policy believes (weights, posteriors, uncertainties), for the journal."""
         return {}
 

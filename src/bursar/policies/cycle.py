@@ -6,8 +6,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from bursar.facts import Facts
 from bursar.policies.base import Policy, in_order
+from bursar.run_info import RunInfo
 
 
 class Cycle(Policy):
@@ -41,9 +41,9 @@ class Cycle(Policy):
         self._probabilities = np.empty(0)
 
     @classmethod
-    def for_run(cls, facts: Facts, ratio: Mapping[str, int]) -> Self:
+    def for_run(cls, info: RunInfo, ratio: Mapping[str, int]) -> Self:
         """Takes a number of mini-batches for each task of the run."""
-        return cls(in_order(ratio, facts.tasks, "ratio"))
+        return cls(in_order(ratio, info.tasks, "ratio"))
 
     def _next(self) -> int:
         place = self.draws % int(self._ends[-1])

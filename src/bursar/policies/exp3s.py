@@ -110,7 +110,7 @@ class Exp3S(Policy):
         probabilities.flags.writeable = False
         self._probabilities = probabilities
 
-    def inner(self) -> dict[str, Any]:
+    def diagnostics(self) -> dict[str, Any]:
         """The weights by task."""
         return {"weights": dict(zip(self.tasks, self.weights.tolist(), strict=True))}
 

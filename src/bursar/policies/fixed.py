@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Self
 
-from bursar.facts import Facts
 from bursar.policies.base import Constant, in_order
+from bursar.run_info import RunInfo
 
 
 class Fixed(Constant):
@@ -27,6 +27,6 @@ class Fixed(Constant):
         super().__init__(probabilities)
 
     @classmethod
-    def for_run(cls, facts: Facts, probabilities: Mapping[str, float]) -> Self:
+    def for_run(cls, info: RunInfo, probabilities: Mapping[str, float]) -> Self:
         """Takes a probability for each task of the run."""
-        return cls(in_order(probabilities, facts.tasks, "probabilities"))
+        return cls(in_order(probabilities, info.tasks, "probabilities"))

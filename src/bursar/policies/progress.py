@@ -139,7 +139,7 @@ class Progress(Policy):
         probabilities.flags.writeable = False
         self._probabilities = probabilities
 
-    def inner(self) -> dict[str, Any]:
+    def diagnostics(self) -> dict[str, Any]:
         """The slopes and their standard errors by task."""
         errors = np.sqrt(self._variances)
         return {

@@ -7,8 +7,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from bursar.facts import Facts
 from bursar.policies.base import Policy, distribution, in_order
+from bursar.run_info import RunInfo
 
 
 class Schedule(Policy):
@@ -47,11 +47,11 @@ class Schedule(Policy):
 
     @classmethod
     def for_run(
-        cls, facts: Facts, phases: Sequence[Mapping[str, float]], steps: int | None = None
+        cls, info: RunInfo, phases: Sequence[Mapping[str, float]], steps: int | None = None
     ) -> Self:
         """Takes a probability for each task of the run in each phase, and the run's budget."""
-        ordered = [in_order(p, facts.tasks, f"phases[{i}]") for i, p in enumerate(phases)]
-        return cls(ordered, facts.steps if steps is None else steps)
+        ordered = [in_order(p, info.tasks, f"phases[{i}]") for i, p in enumerate(phases)]
+        return cls(ordered, info.steps if steps is None else steps)
 
     def _phase(self, phase: Mapping[str, float], i: int) -> NDArray[np.float64]:
         values = list(in_order(phase, self.tasks, f"phases[{i}]").values())

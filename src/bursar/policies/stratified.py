@@ -106,9 +106,9 @@ class Stratified(Policy):
         """Let the policy learn."""
         self.policy.tell(outcome)
 
-    def inner(self) -> dict[str, Any]:
+    def diagnostics(self) -> dict[str, Any]:
         """What the policy believes."""
-        return self.policy.inner()
+        return self.policy.diagnostics()
 
     def _state(self) -> dict[str, Any]:
         return {"asked": self._asked.tolist(), "policy": self.policy.state_dict()}

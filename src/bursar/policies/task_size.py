@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Self
 
-from bursar.facts import Facts
 from bursar.policies.base import Constant, checked_sizes
+from bursar.run_info import RunInfo
 
 
 class TaskSize(Constant):
@@ -25,6 +25,6 @@ class TaskSize(Constant):
         super().__init__(checked_sizes(sizes))
 
     @classmethod
-    def for_run(cls, facts: Facts, **options: Any) -> Self:
+    def for_run(cls, info: RunInfo, **options: Any) -> Self:
         """Takes the sizes from the run."""
-        return cls(facts.sizes, **options)
+        return cls(info.sizes, **options)

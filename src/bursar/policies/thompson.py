@@ -180,7 +180,7 @@ class Thompson(Policy):
         chosen = [u.task for i, u in enumerate(ranked) if i < top or u.mean > threshold]
         return [self.primary, *chosen]
 
-    def inner(self) -> dict[str, Any]:
+    def diagnostics(self) -> dict[str, Any]:
         """The posteriors and pull counts by task."""
         a, b = self._beliefs.tolist()
         return {

@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from bursar.bandit import CONTENDERS, Comparison, compare
+from bursar.bandit import CONTENDERS, BanditComparison, compare
 from bursar.errors import UserError, unknown
+from bursar.report.captions import Caption
 from bursar.report.curves import Floats, thinned
 from bursar.report.document import Plot, document, plots, table
 from bursar.report.style import Look, looks, panels, plotly, safe
-from bursar.report.words import Words
 from bursar.training.files import write_whole
 
 #: Thompson sampling is left out: it serves one primary arm, and here all arms count.
 POLICIES = tuple(name for name in CONTENDERS if name != "thompson")
 HEAD = ("policy", "final score", "gap closed", "above random", "above oracle")
-_WORDS = Words(
+_CAPTION = Caption(
     "Figure 1",
     "The mean score over arms and environments: a line for the median seed, a band for all seeds.",
 )
@@ -33,7 +33,7 @@ def bandit_report(
     seeds: int = 10,
     seed: int = 0,
     workers: int = 1,
-) -> Comparison:
+) -> BanditComparison:
     """Compare policies in the bandit and write `report.html` with the table and Figure 1 to `out`.
 
     Args:
@@ -57,13 +57,13 @@ def bandit_report(
     makers = {name: CONTENDERS[name] for name in policies}
     comparison = compare(makers, **sizes, seed=seed, workers=workers)
     lead = ", ".join(f"{size} {what}" for what, size in sizes.items())
-    body = [table(HEAD, rows(comparison)), *plots([Plot(_WORDS, bandit_curves(comparison))])]
+    body = [table(HEAD, rows(comparison)), *plots([Plot(_CAPTION, bandit_curves(comparison))])]
     out.mkdir(parents=True, exist_ok=True)
     write_whole(out / "report.html", document("The MTL bandit", lead, body))
     return comparison
 
 
-def rows(comparison: Comparison) -> list[tuple[str, ...]]:
+def rows(comparison: BanditComparison) -> list[tuple[str, ...]]:
     """The table under `HEAD`, best policy first."""
     environments = comparison.curves.shape[1]
     return [
@@ -78,7 +78,7 @@ def rows(comparison: Comparison) -> list[tuple[str, ...]]:
     ]
 
 
-def bandit_curves(comparison: Comparison) -> Any:
+def bandit_curves(comparison: BanditComparison) -> Any:
     """Figure 1 as a plotly figure: a line for the median seed, a band for all seeds."""
     figure = panels()
     names = [line.policy for line in comparison.standings()]

@@ -5,7 +5,7 @@ from statistics import mean
 
 import numpy as np
 
-from bursar.report import figures, words
+from bursar.report import captions, figures
 from bursar.report.document import Plot, folded, notice, plots, table, verbatim
 from bursar.report.figures.final_scores import by_task
 from bursar.report.folder import Folder
@@ -48,8 +48,8 @@ def _scores(runs: Runs) -> list[str]:
         name: [run.history for run in runs[name] if run.history.evaluations] for name in stand
     }
     made = [
-        Plot(words.SCORE_BANDS, figures.score_bands(histories)),
-        Plot(words.FINAL_SCORES, figures.final_scores(stand)),
+        Plot(captions.SCORE_BANDS, figures.score_bands(histories)),
+        Plot(captions.FINAL_SCORES, figures.final_scores(stand)),
     ]
     return [_policies_table(stand), *plots(made)]
 

@@ -6,7 +6,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from bursar.report.words import Words
+from bursar.report.captions import Caption
 
 #: The browser itself sees to it that nothing is loaded from anywhere.
 _ALLOWED = (
@@ -20,7 +20,7 @@ _BUTTONS = [["toImage", "zoom2d", "pan2d", "resetScale2d"]]
 class Plot:
     """A plotly figure with its heading and caption."""
 
-    words: Words
+    caption: Caption
     figure: Any
 
 
@@ -90,8 +90,8 @@ def _plot(name: str, plot: Plot) -> str:
         config={"responsive": True, "displaylogo": False, "modeBarButtons": _BUTTONS},
     )
     return (
-        f"<figure>\n<h2>{escape(plot.words.heading)}</h2>\n"
-        f"<figcaption>{escape(plot.words.caption)}</figcaption>\n{drawing}\n</figure>"
+        f"<figure>\n<h2>{escape(plot.caption.heading)}</h2>\n"
+        f"<figcaption>{escape(plot.caption.caption)}</figcaption>\n{drawing}\n</figure>"
     )
 
 

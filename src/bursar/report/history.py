@@ -5,7 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bursar.errors import UserError
-from bursar.journal import Evaluation, Inner, Opening, Round, Selection, Shares, Step, read_latest
+from bursar.journal import (
+    Diagnostics,
+    Evaluation,
+    Opening,
+    Round,
+    SelectionStep,
+    Shares,
+    Step,
+    read_latest,
+)
 
 
 @dataclass(frozen=True)
@@ -15,8 +24,8 @@ class History:
     opening: Opening
     shares: Sequence[Shares] = ()
     steps: Sequence[Step] = ()
-    inner: Sequence[Inner] = ()
-    selections: Sequence[Selection] = ()
+    diagnostics: Sequence[Diagnostics] = ()
+    selections: Sequence[SelectionStep] = ()
     rounds: Sequence[Round] = ()
     evaluations: Sequence[Evaluation] = ()
 
@@ -47,8 +56,8 @@ def read_history(path: Path) -> History:
         records[0],
         shares=[record for record in records if isinstance(record, Shares)],
         steps=[record for record in records if isinstance(record, Step)],
-        inner=[record for record in records if isinstance(record, Inner)],
-        selections=[record for record in records if isinstance(record, Selection)],
+        diagnostics=[record for record in records if isinstance(record, Diagnostics)],
+        selections=[record for record in records if isinstance(record, SelectionStep)],
         rounds=[record for record in records if isinstance(record, Round)],
         evaluations=[r for r in records if isinstance(r, Evaluation) and r.split == "dev"],
     )

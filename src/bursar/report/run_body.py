@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bursar.report import figures, words
+from bursar.report import captions, figures
 from bursar.report.document import Plot, folded, notice, plots, table, tiles, verbatim
 from bursar.report.exposure import Exposure, exposures
 from bursar.report.folder import Folder
@@ -98,15 +98,15 @@ def _plots(run: Folder) -> list[Plot]:
     kept = run.standing.step if run.standing else None
     made = []
     if history.evaluations:
-        made.append(Plot(words.DEV_SCORES, figures.dev_scores(history, kept)))
+        made.append(Plot(captions.DEV_SCORES, figures.dev_scores(history, kept)))
     if history.shares:
-        made.append(Plot(words.SHARES, figures.shares(history)))
+        made.append(Plot(captions.SHARES, figures.shares(history)))
     if history.rounds:
-        made.append(Plot(words.WEIGHTING, figures.weighting(history)))
+        made.append(Plot(captions.WEIGHTING, figures.weighting(history)))
     if history.selections:
-        made.append(Plot(words.SELECTION, figures.selection(history)))
+        made.append(Plot(captions.SELECTION, figures.selection(history)))
     if history.evaluations:
-        made.append(Plot(words.CONVERGENCE, figures.convergence(history)))
+        made.append(Plot(captions.CONVERGENCE, figures.convergence(history)))
     if training_losses(history):
-        made.append(Plot(words.TRAINING_LOSS, figures.training_loss(history)))
+        made.append(Plot(captions.TRAINING_LOSS, figures.training_loss(history)))
     return made

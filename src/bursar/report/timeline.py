@@ -64,7 +64,7 @@ def uncertainties(history: History) -> Timeline | None:
     """What the policy held each task's uncertainty to be."""
     rows = [
         (record.step, record.values["uncertainties"])
-        for record in history.inner
+        for record in history.diagnostics
         if record.values.get("uncertainties")
     ]
     return _timeline(history, rows, normalise=False)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from bursar.facts import Facts
+from bursar.run_info import RunInfo
 from bursar.selection.scores import Score
 
 
@@ -59,9 +59,9 @@ class Selector(ABC):
         self._chosen = np.zeros(len(tasks), dtype=np.int64)
 
     @classmethod
-    def for_run(cls, facts: Facts, **options: Any) -> Self:
+    def for_run(cls, info: RunInfo, **options: Any) -> Self:
         """The selector that a run file means."""
-        return cls(facts.tasks, facts.batch, **options)
+        return cls(info.tasks, info.batch, **options)
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -85,7 +85,7 @@ class Selector(ABC):
             scores: by task, its candidates' uncertainties on one scale, shape `(candidates,)`.
         """
 
-    def inner(self) -> dict[str, Any]:
+    def diagnostics(self) -> dict[str, Any]:
         """By task, its share of all candidates and of all examples chosen so far."""
         return {
             "candidate_share": self._shares(self._scored),

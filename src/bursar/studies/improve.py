@@ -10,7 +10,6 @@ import yaml
 
 from bursar.config import RunConfig, decided_by, decider_class, read_yaml
 from bursar.errors import UserError, unknown
-from bursar.facts import Facts
 from bursar.journal import Opening, read_latest
 from bursar.offpolicy import (
     Estimate,
@@ -23,6 +22,7 @@ from bursar.offpolicy import (
     room_left,
 )
 from bursar.policies import Policy
+from bursar.run_info import RunInfo
 from bursar.training.files import write_whole
 from bursar.training.folder import JOURNAL, SCORES
 
@@ -65,7 +65,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Judged:
+class PolicyEstimate:
     """A policy, and what the journals say of it.
 
     Args:
@@ -95,7 +95,7 @@ class Stage:
     """
 
     folder: Path
-    learned: Judged | None
+    learned: PolicyEstimate | None
 
 
 def logs_of(runs: Sequence[Path], reward: str = "room_left") -> list[Log]:
@@ -131,14 +131,16 @@ def estimate_runs(
     method: str = "wis",
     pool: str = "own",
     reward: str = "room_left",
-) -> Judged:
+) -> PolicyEstimate:
     """What a policy file's policy would have earned in these runs."""
     logs = logs_of(runs, reward)
     spec, built = read_policy(policy, runs[0])
-    return _judged(spec, built, logs, estimate(logs, built, method, pool=pool))
+    return _estimated(spec, built, logs, estimate(logs, built, method, pool=pool))
 
 
-def improve_runs(runs: Sequence[Path], to: Path, settings: Settings | None = None) -> Judged:
+def improve_runs(
+    runs: Sequence[Path], to: Path, settings: Settings | None = None
+) -> PolicyEstimate:
     """Learn a policy from runs, oldest first, and write it to a policy file."""
     settings = settings or Settings()
     logs = logs_of(runs, settings.reward)
@@ -148,7 +150,7 @@ def improve_runs(runs: Sequence[Path], to: Path, settings: Settings | None = Non
     shares = improved_shares(logs, weight, settings.solver, settings.pool, settings.phases)
     spec = write_policy(to, shares)
     built = _built(spec, runs[0], str(to))
-    return _judged(spec, built, logs, estimate(logs, built, pool=settings.pool), weight)
+    return _estimated(spec, built, logs, estimate(logs, built, pool=settings.pool), weight)
 
 
 def improve_loop(
@@ -207,30 +209,30 @@ def _same_settings(out: Path, settings: Settings) -> None:
 def _built(spec: Mapping[str, Any], run: Path, where: str) -> Policy:
     options = {key: value for key, value in spec.items() if key not in ("name", "draws")}
     try:
-        policy = decider_class("policy", spec).for_run(_facts(run), **options)
+        policy = decider_class("policy", spec).for_run(_run_info(run), **options)
     except (TypeError, ValueError, KeyError, UserError) as error:
         raise UserError(f"{where}: {error}") from None
     assert isinstance(policy, Policy)
     return policy
 
 
-def _facts(run: Path) -> Facts:
+def _run_info(run: Path) -> RunInfo:
     """What the run told its policy, from its journal."""
     path = run / JOURNAL if run.is_dir() else run
     opening = next(iter(read_latest(path)), None)
     if not isinstance(opening, Opening):
         raise UserError(f"{path}: expected the run's description in the first line, found none")
     sizes = {task: opening.sizes.get(task, 1) for task in opening.tasks}
-    return Facts(sizes, opening.budget.get("steps", 1), opening.budget.get("batch", 1))
+    return RunInfo(sizes, opening.budget.get("steps", 1), opening.budget.get("batch", 1))
 
 
-def _judged(
+def _estimated(
     spec: Mapping[str, Any],
     policy: Policy,
     logs: Sequence[Log],
     result: Estimate,
     weight: float | None = None,
-) -> Judged:
+) -> PolicyEstimate:
     steps = sum(len(log) for log in logs)
     tasks = logs[0].tasks
     drawn = np.sum([log.reordered(tasks).drawn() for log in logs], axis=0)
@@ -240,7 +242,7 @@ def _judged(
         for task, count in zip(tasks, drawn.tolist(), strict=True)
     )
     earned = sum(float(log.rewards.sum()) for log in logs) / steps
-    return Judged(spec, shares, earned, result, steps, weight)
+    return PolicyEstimate(spec, shares, earned, result, steps, weight)
 
 
 def _mean_shares(spec: Mapping[str, Any], policy: Policy) -> list[float]:

@@ -121,7 +121,7 @@ def _named(shape: Shape, names: tuple[str, ...] | None) -> Shape:
 def _source(split: str, table: Table, shape: Shape, columns: ColumnMap) -> Source:
     """A split's rows; only a test split may have no labels, others skip and count such rows."""
     if split == "test":
-        return table.source(shape if columns.label in table.columns() else shape.hidden())
+        return table.source(shape if columns.label in table.columns() else shape.without_labels())
     if isinstance(shape, Texts) and shape.names:
         return table.source(replace(shape, unlabelled=NO_LABEL))
     return table.source(shape)

@@ -11,7 +11,7 @@ from bursar.tasks.columns import ColumnMap, assemble
 from bursar.tasks.readers.record import Record
 from bursar.tasks.rows import Row
 from bursar.tasks.shapes import Shape, Skip
-from bursar.tasks.sources import READING, kept, skipped
+from bursar.tasks.sources import READING, skipped, unskipped
 from bursar.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class HubSource:
 
     def rows(self) -> Iterator[Row]:
         """The rows in order; a split without any is an error."""
-        return kept(self._items(), self.where)
+        return unskipped(self._items(), self.where)
 
     def skips(self) -> Mapping[str, int]:
         """How many records each documented rule passes over."""
@@ -79,7 +79,7 @@ class HubTable:
         return HubSource(self.dataset, self.where, shape)
 
 
-def hub(
+def from_hub(
     name: str,
     *,
     hub: "str | Path | Mapping[str, Dataset]",
@@ -102,7 +102,7 @@ def hub(
         name: how run files, journals and tables call it.
         hub: the data set's name on the hub, the folder that it was saved to, or the loaded
             `DatasetDict` itself.
-        text: column of the text; `label`, `pair` and `choices` as for `own`.
+        text: column of the text; `label`, `pair` and `choices` as for `from_files`.
         label: column of the label; a column of classes gives the labels their names.
         config: which of the data set's configurations.
         train: the split to train on, by its name there.
@@ -118,7 +118,7 @@ def hub(
     >>> from datasets import Dataset, DatasetDict
     >>> split = Dataset.from_dict({"sentence": ["so good", "so bad"], "y": ["+", "-"]})
     >>> loaded = DatasetDict(train=split, validation=split)
-    >>> hub("mine", hub=loaded, text="sentence", label="y").kind.labels
+    >>> from_hub("mine", hub=loaded, text="sentence", label="y").kind.labels
     ('+', '-')
     """
     loaded = _loaded(hub, config, base or Path()) if isinstance(hub, (str, Path)) else hub

@@ -29,7 +29,7 @@ class Shape(Protocol):
     def rows(self, record: Record) -> Iterator[Row | Skip]:
         """The rows that a record holds, mostly one."""
 
-    def hidden(self) -> "Shape":
+    def without_labels(self) -> "Shape":
         """The same shape for a split whose labels are not published."""
 
 
@@ -66,7 +66,7 @@ class Texts:
         """Whether a rule of this shape passes over records."""
         return self.broken or self.unlabelled is not None
 
-    def hidden(self) -> "Texts":
+    def without_labels(self) -> "Texts":
         """The same shape for a split whose labels are not published."""
         return Texts(self.text, self.pair, id=self.id)
 
@@ -115,7 +115,7 @@ class Words:
     names: tuple[str, ...] | None = None
     skips = False
 
-    def hidden(self) -> "Words":
+    def without_labels(self) -> "Words":
         """The same shape for a split whose tags are not published."""
         return Words(self.words, None)
 
@@ -150,7 +150,7 @@ class Questions:
     id: str | None = "id"
     skips = False
 
-    def hidden(self) -> "Questions":
+    def without_labels(self) -> "Questions":
         """The same shape for a split whose answers are not published."""
         return Questions(self.question, self.context, None, self.id)
 
@@ -192,7 +192,7 @@ class Choices:
     id: str | None = None
     skips = False
 
-    def hidden(self) -> "Choices":
+    def without_labels(self) -> "Choices":
         """The same shape for a split whose labels are not published."""
         return Choices(self.text, self.choices, None, self.id)
 

@@ -48,7 +48,7 @@ class FileSource:
 
     def rows(self) -> Iterator[Row]:
         """The rows in order; a file without any is an error."""
-        return kept(self._items(), self.where)
+        return unskipped(self._items(), self.where)
 
     def skips(self) -> Mapping[str, int]:
         """How many records each documented rule passes over."""
@@ -63,7 +63,7 @@ class FileSource:
             yield from self.shape.rows(record)
 
 
-def kept(items: Iterator[Row | Skip], where: str) -> Iterator[Row]:
+def unskipped(items: Iterator[Row | Skip], where: str) -> Iterator[Row]:
     """The rows that no rule passes over; there must be one."""
     empty = True
     for item in items:

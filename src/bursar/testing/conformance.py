@@ -104,7 +104,7 @@ class PolicyConformance(ABC):
         rng, same = stream(4, "look"), stream(4, "look")
         for _ in range(60):
             for _ in range(3):
-                one.probabilities(), one.inner(), one.due(), repr(one)
+                one.probabilities(), one.diagnostics(), one.due(), repr(one)
             assert _step(one, rng).index == _step(other, same).index
 
     def test_a_restored_copy_goes_on_identically_from_any_point(self) -> None:
@@ -177,7 +177,7 @@ class PolicyConformance(ABC):
                 policy.tell(told(policy, draw, rng))
                 _assert_distribution(policy.probabilities(), 4)
             _through_json(policy.state_dict())
-            json.dumps(policy.inner(), allow_nan=False)
+            json.dumps(policy.diagnostics(), allow_nan=False)
 
     def test_signals_that_were_not_measured_are_no_obstacle(self) -> None:
         """A policy told nothing but the draw goes on drawing."""

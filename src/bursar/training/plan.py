@@ -9,7 +9,7 @@ import numpy as np
 from bursar.config import RunConfig, build_decider
 from bursar.policies import Policy
 from bursar.rng import stream
-from bursar.training.prepare import Prepared, Reading, facts_of, prepare, resolve, tokenizer_of
+from bursar.training.prepare import Prepared, Reading, prepare, resolve, run_info_of, tokenizer_of
 
 FIRST = 1000
 
@@ -51,7 +51,7 @@ def _shares(config: RunConfig, prepared: Sequence[Prepared]) -> list[float]:
 
     A selector or a weighting treats every task alike at the start.
     """
-    decider = build_decider(config, facts_of(config, prepared))
+    decider = build_decider(config, run_info_of(config, prepared))
     if not isinstance(decider, Policy):
         return [1 / len(prepared)] * len(prepared)
     rng = stream(config.seed, "plan")

@@ -111,9 +111,9 @@ class PolicyTrainer(Trainer):
             self._probes[task, examples] = self.dev[task].at_most(examples)
         return self._probes[task, examples]
 
-    def inner(self) -> dict[str, Any]:
+    def diagnostics(self) -> dict[str, Any]:
         """What the policy believes."""
-        return self.policy.inner()
+        return self.policy.diagnostics()
 
     def state_dict(self) -> dict[str, Any]:
         """Everything but tensors that the next step depends on."""

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from bursar.config import RunConfig
 from bursar.errors import UserError, unknown
-from bursar.facts import Facts
+from bursar.run_info import RunInfo
 from bursar.tasks import catalogue
 from bursar.tasks.encoding import Encoded, encode
-from bursar.tasks.hub import hub
-from bursar.tasks.own import own
+from bursar.tasks.files import from_files
+from bursar.tasks.hub import from_hub
 from bursar.tasks.parts import Split, hold_out, some_rows
 from bursar.tasks.rows import ChoiceRow, ImageRow, QuestionRow, Row, TextRow, WordsRow
 from bursar.tasks.task import Task
@@ -59,9 +59,9 @@ def _task(entry: str | dict[str, Any], data: Path | None, given: Mapping[str, Ta
     if isinstance(entry, str):
         return given[entry] if entry in given else catalogue.find(entry, data)
     if "hub" in entry:
-        make: Callable[..., Task] = hub
+        make: Callable[..., Task] = from_hub
     else:
-        make = partial(_slice, data=data, given=given) if PARTS & entry.keys() else own
+        make = partial(_slice, data=data, given=given) if PARTS & entry.keys() else from_files
     _check_keys(entry, make)
     try:
         return make(**entry)
@@ -198,7 +198,7 @@ def read_split(
 
 
 def _all_labelled(task: Task, split: Split) -> None:
-    hidden = task.kind.hidden(split.encoded)
+    hidden = task.kind.unlabelled(split.encoded)
     if hidden.any():
         raise UserError(
             f"{split.source.where}: expected a label in every row, found none in "
@@ -206,7 +206,7 @@ def _all_labelled(task: Task, split: Split) -> None:
         )
 
 
-def facts_of(config: RunConfig, prepared: Sequence[Prepared]) -> Facts:
+def run_info_of(config: RunConfig, prepared: Sequence[Prepared]) -> RunInfo:
     """What the one who decides may know of the run."""
     sizes = {entry.task.name: len(entry.train) for entry in prepared}
-    return Facts(sizes, config.budget.steps, config.budget.batch)
+    return RunInfo(sizes, config.budget.steps, config.budget.batch)

@@ -17,13 +17,13 @@ from bursar.rng import seed_for
 from bursar.weighting.base import (
     DevLoss,
     DevSlope,
+    JointResult,
     Mix,
     Report,
     Separate,
     Separated,
     Slope,
     Together,
-    Trained,
     Weighting,
     play,
 )
@@ -44,7 +44,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class DevResult:
     """A task's score and mean loss on a dev set."""
 
     score: float
@@ -54,7 +54,7 @@ class Judged:
 class Feed(Protocol):
     """Serves a model its training and dev data; tasks are numbered in the weighting's order."""
 
-    def train(self, tasks: Sequence[int], share: float, number: int) -> Iterator[Work]:
+    def train(self, tasks: Sequence[int], fraction: float, number: int) -> Iterator[Work]:
         """A share of these tasks' training data in the order of the round with this number."""
 
     def dev(self, batch: int | None, turn: int) -> Iterator[Work]:
@@ -63,7 +63,7 @@ class Feed(Protocol):
     def dev_size(self) -> int:
         """How many dev examples of the target there are for tuning."""
 
-    def judge(self, task: int, tuning: bool) -> Judged:
+    def judge(self, task: int, tuning: bool) -> DevResult:
         """A task's score on its dev data for tuning, or on those for selecting the model."""
 
 
@@ -145,7 +145,7 @@ class Rounds:
         for task, scale in enumerate(request.scales):
             slot = f"task {task}"
             optimizer = self._optimizer(slot, request.fresh)
-            losses.append(self._train({task: scale}, request.share, optimizer)[task])
+            losses.append(self._train({task: scale}, request.fraction, optimizer)[task])
             if not request.fresh:
                 self._optimizers[slot] = copy.deepcopy(optimizer.state_dict())
             norms.append(self._deltas.collect(task))
@@ -159,16 +159,16 @@ class Rounds:
             self.feed.dev_size(),
         )
 
-    def together(self, request: Together) -> Trained:
+    def together(self, request: Together) -> JointResult:
         """Train jointly from the base, up to the candidate."""
         self._deltas.restore()
         optimizer = self._optimizer("joint", request.fresh)
-        scales = {task: scale for task, scale in enumerate(request.shares) if scale > 0}
-        means = self._train(scales, request.share, optimizer)
+        scales = {task: scale for task, scale in enumerate(request.weights) if scale > 0}
+        means = self._train(scales, request.fraction, optimizer)
         self._candidate = optimizer.state_dict()
         judged = self.feed.judge(self._target, tuning=True)
-        losses = [means.get(task, 0.0) for task in range(len(request.shares))]
-        return Trained(np.array(losses), judged.score, judged.loss)
+        losses = [means.get(task, 0.0) for task in range(len(request.weights))]
+        return JointResult(np.array(losses), judged.score, judged.loss)
 
     def slope(self, request: DevSlope) -> Slope:
         """The target's dev loss and its gradient at base + Σ cᵢ δᵢ: one backward pass."""
@@ -212,7 +212,7 @@ class Rounds:
         return optimizer
 
     def _train(
-        self, scales: Mapping[int, float], share: float, optimizer: Optimizer
+        self, scales: Mapping[int, float], fraction: float, optimizer: Optimizer
     ) -> dict[int, float]:
         """One pass over a share of the tasks' data; returns the mean loss of each."""
         self.model.train()
@@ -220,7 +220,7 @@ class Rounds:
         torch.manual_seed(seed_for(self._seed, "dropout", self.number, *names))
         totals = dict.fromkeys(scales, 0.0)
         counts = dict.fromkeys(scales, 0)
-        for batch, work in enumerate(self.feed.train(list(scales), share, self.number)):
+        for batch, work in enumerate(self.feed.train(list(scales), fraction, self.number)):
             self._working(f"round {self.number + 1}: training {', '.join(names)}, batch {batch}")
             for task, loss in self._step(work, scales, optimizer).items():
                 totals[task] += loss

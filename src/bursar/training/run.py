@@ -41,9 +41,9 @@ from bursar.training.policy import PolicyTrainer
 from bursar.training.prepare import (
     Prepared,
     Reading,
-    facts_of,
     prepare,
     resolve,
+    run_info_of,
     tokenizer_of,
 )
 from bursar.training.selecting import SelectionTrainer
@@ -225,7 +225,7 @@ def _assemble(
     tasks = resolve(config, given)
     tokenizer = tokenizer_of(tasks, config.model, cache)
     prepared = prepare(tasks, tokenizer, config, cache, reading)
-    build_decider(config, facts_of(config, prepared))
+    build_decider(config, run_info_of(config, prepared))
     kinds = {entry.task.name: entry.task.kind for entry in prepared}
     model = store.build(config.model, kinds, tokenizer, config.seed)
     return _Parts(prepared, tokenizer, model.to(pick_device(config.device)), cache)
@@ -242,7 +242,7 @@ class _Session:
         self.parts = parts
         self.watchers = watchers
         self.progress = Progress()
-        self.facts = facts_of(config, parts.prepared)
+        self.facts = run_info_of(config, parts.prepared)
 
     def start(self) -> Finished:
         """From the first step."""
@@ -339,10 +339,10 @@ class _Session:
         """Score the run; whether this model is now the one to keep."""
         scores, score = trainer.evaluate()
         progress = self.progress
-        merit = trainer.merit(scores, score)
-        better = progress.best_score is None or merit > progress.best_score
+        selection_score = trainer.selection_score(scores, score)
+        better = progress.best_score is None or selection_score > progress.best_score
         if better:
-            progress.best_score, progress.stale = merit, 0
+            progress.best_score, progress.stale = selection_score, 0
         else:
             progress.stale += 1
         keep = better or self.config.evaluate.keep == "last"

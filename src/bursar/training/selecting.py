@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bursar.journal import Selection
-from bursar.models.frozen import HIDDEN
+from bursar.journal import SelectionStep
+from bursar.models.frozen import FROZEN_STATES
 from bursar.selection import Selector, Usage
 from bursar.tasks.batches import Batch
 from bursar.training.scoring import Candidates, Scorer
@@ -78,7 +78,7 @@ class SelectionTrainer(Trainer):
         counts = {batch.task: len(batch.items) for batch in chosen.batches}
         by_task = dict(zip(counts, losses, strict=True))
         loss = sum(by_task[task] * count for task, count in counts.items()) / chosen.examples
-        record = Selection(
+        record = SelectionStep(
             step=self.step,
             candidates=dict(chosen.candidates),
             chosen=counts,
@@ -134,15 +134,17 @@ class SelectionTrainer(Trainer):
         if hidden and all(part.hidden is not None for part in parts):
             rows = [row for part in parts if part.hidden is not None for row in part.hidden]
             tokens = batch.columns["attention_mask"].shape[1]
-            batch.columns[HIDDEN] = _stacked([rows[place] for place in places], tokens)
+            batch.columns[FROZEN_STATES] = _stacked([rows[place] for place in places], tokens)
         return batch
 
     def _batch(self, task: str, items: NDArray[np.int64]) -> Batch:
         return Batch(task, items, self.streams[task].split.batch(items))
 
-    def inner(self) -> dict[str, Any]:
+    def diagnostics(self) -> dict[str, Any]:
         """The tasks' shares of candidates and of examples trained on, and the data used of each."""
-        return self.selector.inner() | {"used": {task: self.usage.of(task) for task in self.tasks}}
+        return self.selector.diagnostics() | {
+            "used": {task: self.usage.of(task) for task in self.tasks}
+        }
 
     def state_dict(self) -> dict[str, Any]:
         """Everything but tensors that the next step depends on."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bursar.config import RunConfig
 from bursar.errors import RunInterruptedError, UserError
-from bursar.journal import Evaluation, Inner, Journal
+from bursar.journal import Diagnostics, Evaluation, Journal
 from bursar.models.multitask import MultiTaskModel
 from bursar.rng import seed_for
 from bursar.tasks.batches import Batch, Stream
@@ -102,7 +102,7 @@ class Trainer(ABC):
     def advance(self) -> None:
         """One step of the budget."""
 
-    def inner(self) -> dict[str, Any]:
+    def diagnostics(self) -> dict[str, Any]:
         """What the one who decides believes, for the journal."""
         return {}
 
@@ -167,8 +167,8 @@ class Trainer(ABC):
         for name, value in scores.items():
             finite(value.loss, f"task {name}, step {self.step}: the dev loss")
         score = mean({name: value.score for name, value in scores.items()})
-        if inner := self.inner():
-            self.journal.append(Inner(self.step, inner))
+        if beliefs := self.diagnostics():
+            self.journal.append(Diagnostics(self.step, beliefs))
         self.journal.append(
             Evaluation(
                 self.step,
@@ -184,7 +184,7 @@ class Trainer(ABC):
         )
         return scores, score
 
-    def merit(self, scores: Mapping[str, Scores], score: float) -> float:
+    def selection_score(self, scores: Mapping[str, Scores], score: float) -> float:
         """By what the best model is told: the run's score."""
         return score
 

@@ -16,9 +16,9 @@ from bursar.tasks.encoding import Encoded
 from bursar.tasks.parts import Split
 from bursar.training.evaluation import evaluate, tensors
 from bursar.training.folder import Scores
-from bursar.training.kept import Kept
+from bursar.training.frozen_states import FrozenStates
 from bursar.training.optimizer import build_optimizer
-from bursar.training.rounds import Judged, Rounds, Work, record
+from bursar.training.rounds import DevResult, Rounds, Work, record
 from bursar.training.trainer import Job, Trainer
 from bursar.weighting import Weighting
 
@@ -37,7 +37,7 @@ class WeightingTrainer(Trainer):
         super().__init__(job)
         self.weighting = weighting
         self.tuning = dict(self.dev)
-        if weighting.apart:
+        if weighting.split_dev:
             halves = self.dev[weighting.target].halves()
             self.tuning[weighting.target], self.dev[weighting.target] = halves
         self._cache = job.cache
@@ -72,7 +72,7 @@ class WeightingTrainer(Trainer):
 
     def _begin(self) -> None:
         """Add what frozen layers give to every split, once the model's tensors are in place."""
-        kept = Kept(
+        kept = FrozenStates(
             self.model,
             batch=self.config.evaluate.batch,
             device=self.device,
@@ -86,7 +86,7 @@ class WeightingTrainer(Trainer):
                 splits[name] = replace(split, encoded=kept.add(name, split.encoded))
         self._begun = True
 
-    def merit(self, scores: Mapping[str, Scores], score: float) -> float:
+    def selection_score(self, scores: Mapping[str, Scores], score: float) -> float:
         """By what the best model is told: the target's score."""
         return scores[self.weighting.target].score
 
@@ -122,21 +122,21 @@ class TaskFeed:
         self._trainer = trainer
         self._names = list(trainer.tasks)
 
-    def train(self, tasks: Sequence[int], share: float, number: int) -> Iterator[Work]:
+    def train(self, tasks: Sequence[int], fraction: float, number: int) -> Iterator[Work]:
         """A share of these tasks' batches; several tasks keep pace, each batch being used once."""
-        batches = {task: self._batches(task, share, number) for task in tasks}
-        counts = {task: self._count(task, share) for task in tasks}
+        batches = {task: self._batches(task, fraction, number) for task in tasks}
+        counts = {task: self._count(task, fraction) for task in tasks}
         steps = max(counts.values())
         for step in range(steps):
             now = [t for t in tasks if (step + 1) * counts[t] // steps > step * counts[t] // steps]
             yield self._work({task: next(batches[task]) for task in now}, backward=True)
 
-    def _count(self, task: int, share: float) -> int:
-        return max(1, round(self._trainer.streams[self._names[task]].per_epoch * share))
+    def _count(self, task: int, fraction: float) -> int:
+        return max(1, round(self._trainer.streams[self._names[task]].per_epoch * fraction))
 
-    def _batches(self, task: int, share: float, number: int) -> Iterator[Batch]:
+    def _batches(self, task: int, fraction: float, number: int) -> Iterator[Batch]:
         stream = self._trainer.streams[self._names[task]]
-        count = self._count(task, share)
+        count = self._count(task, fraction)
         epoch, place = divmod(number * count, stream.per_epoch)
         stream.load_state_dict({"epoch": epoch, "place": place})
         for _ in range(count):
@@ -181,7 +181,7 @@ class TaskFeed:
     def _tuned(self) -> Split:
         return self._trainer.tuning[self._trainer.weighting.target]
 
-    def judge(self, task: int, tuning: bool) -> Judged:
+    def judge(self, task: int, tuning: bool) -> DevResult:
         """A task's score on its dev data for tuning, or on those for selecting the model."""
         trainer = self._trainer
         name = self._names[task]
@@ -189,4 +189,4 @@ class TaskFeed:
         trainer.spent.forward += len(split)
         size = trainer.config.evaluate.batch
         scores = evaluate(trainer.model, trainer.tasks[name], split, size, trainer.device)
-        return Judged(scores.score, scores.loss)
+        return DevResult(scores.score, scores.loss)

@@ -9,13 +9,13 @@ from bursar.weighting.base import (
     Conversation,
     DevLoss,
     Floats,
+    JointResult,
     Keep,
     Mix,
     Report,
     Separate,
     Separated,
     Together,
-    Trained,
     Weighting,
     normalised,
 )
@@ -43,13 +43,13 @@ class AlphaVIL(Weighting):
             afterwards the weights are scaled to mean 1.
         start: the α that tuning starts from.
         floor: least weight of a task; the paper's is 1e-6.
-        share: share of each task's training data in a round, ρ; the paper's is 1 for MultiMNIST,
+        fraction: share of each task's training data in a round, ρ; the paper's is 1 for MultiMNIST,
             0.25 for its language tasks.
         fresh: whether each task starts every round with a new optimiser; else it keeps its own.
         joint: whether joint training with the new weights follows in the same round, which the
             paper leaves to future work.
-        apart: tune on one half of the target's dev set, select the model on the other; the paper
-            uses all of it for both.
+        split_dev: tune on one half of the target's dev set, select the model on the other; the
+            paper uses all of it for both.
 
     >>> weighting = AlphaVIL(["left", "right"], target="left")
     >>> weighting.weights().tolist()
@@ -67,21 +67,21 @@ class AlphaVIL(Weighting):
         weights_on: Literal["loss", "delta"] = "delta",
         start: float = 1.0,
         floor: float = 1e-6,
-        share: float = 1.0,
+        fraction: float = 1.0,
         fresh: bool = True,
         joint: bool = False,
-        apart: bool = True,
+        split_dev: bool = True,
     ) -> None:
-        super().__init__(tasks, target, apart=apart)
+        super().__init__(tasks, target, split_dev=split_dev)
         if weights_on not in ("loss", "delta"):
             raise ValueError(f"weights_on: expected 'loss' or 'delta', found {weights_on!r}")
         if not floor > 0:
             raise ValueError(f"floor: expected a number above 0, found {floor}")
-        if not 0 < share <= 1:
-            raise ValueError(f"share: expected a number above 0, at most 1, found {share}")
+        if not 0 < fraction <= 1:
+            raise ValueError(f"fraction: expected a number above 0, at most 1, found {fraction}")
         self.tuner = tuner_of(tuner)
         self.weights_on, self.start, self.floor = weights_on, start, floor
-        self.share, self.fresh, self.joint = share, fresh, joint
+        self.fraction, self.fresh, self.joint = fraction, fresh, joint
         self._weights = np.ones(len(self.tasks))
 
     @classmethod
@@ -91,7 +91,7 @@ class AlphaVIL(Weighting):
         >>> AlphaVIL.paper(["left", "right"], "left").weights_on
         'loss'
         """
-        stated = {"tuner": Descent(), "weights_on": "loss", "apart": False}
+        stated = {"tuner": Descent(), "weights_on": "loss", "split_dev": False}
         return cls(tasks, target, **{**stated, **options})
 
     def weights(self) -> Floats:
@@ -101,7 +101,7 @@ class AlphaVIL(Weighting):
     def round(self) -> Conversation:
         """Collect the deltas, tune α, mix, reweigh; Algorithm 1, lines 3 to 11."""
         lever, scales = self._lever()
-        alone: Separated = yield Separate(scales, self.share, self.fresh)
+        alone: Separated = yield Separate(scales, self.fraction, self.fresh)
         first = np.full(len(self.tasks), self.start)
         alphas = yield from self.tuner.tune(lever, first, alone.dev)
         mixture = lever.coefficients(alphas)
@@ -109,7 +109,7 @@ class AlphaVIL(Weighting):
         yield Mix(mixture)
         weights = self._reweighed(alphas)
         if self.joint:
-            trained: Trained = yield Together(normalised(weights), self.share, self.fresh)
+            trained: JointResult = yield Together(normalised(weights), self.fraction, self.fresh)
             dev_loss = trained.dev_loss
             yield Keep()
         self._weights = weights

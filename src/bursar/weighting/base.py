@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from bursar.facts import Facts
+from bursar.run_info import RunInfo
 
 Floats = NDArray[np.float64]
 
@@ -39,7 +39,7 @@ class Separated:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trained:
+class JointResult:
     """What came of joint training.
 
     Args:
@@ -67,7 +67,7 @@ class Worker(Protocol):
     def separate(self, request: "Separate") -> Separated:
         """Train each task alone from the base, keep its delta, come back to the base."""
 
-    def together(self, request: "Together") -> Trained:
+    def together(self, request: "Together") -> JointResult:
         """Train jointly from the base, up to the candidate."""
 
     def slope(self, request: "DevSlope") -> Slope:
@@ -97,13 +97,13 @@ class Separate(Request):
 
     Args:
         scales: factor on each task's loss.
-        share: which share of each task's training data is used.
+        fraction: which share of each task's training data is used.
         fresh: whether each task starts with a new optimiser; else it goes on with its own.
         scored: whether the target's dev score is wanted after each task.
     """
 
     scales: tuple[float, ...]
-    share: float = 1.0
+    fraction: float = 1.0
     fresh: bool = True
     scored: bool = False
 
@@ -114,19 +114,19 @@ class Separate(Request):
 
 @dataclass(frozen=True, slots=True)
 class Together(Request):
-    """Train on the weighted sum of the losses from the base; answered by `Trained`.
+    """Train on the weighted sum of the losses from the base; answered by `JointResult`.
 
     Args:
-        shares: weight of each task's loss; a task of weight 0 is left out.
-        share: which share of each task's training data is used.
+        weights: weight of each task's loss; a task of weight 0 is left out.
+        fraction: which share of each task's training data is used.
         fresh: whether to start with a new optimiser; else with the last kept candidate's.
     """
 
-    shares: tuple[float, ...]
-    share: float = 1.0
+    weights: tuple[float, ...]
+    fraction: float = 1.0
     fresh: bool = False
 
-    def by(self, worker: Worker) -> Trained:
+    def by(self, worker: Worker) -> JointResult:
         """The worker's answer."""
         return worker.together(self)
 
@@ -214,25 +214,25 @@ class Weighting(ABC):
     Args:
         tasks: the names of the tasks, in the order of every array.
         target: the task that the others are there to help.
-        apart: whether the worker tunes on one half of the target's dev set and selects the model
-            on the other; else both use all of it.
+        split_dev: whether the worker tunes on one half of the target's dev set and selects the
+            model on the other; else both use all of it.
     """
 
     name: ClassVar[str]
 
-    def __init__(self, tasks: Sequence[str], target: str, *, apart: bool = False) -> None:
+    def __init__(self, tasks: Sequence[str], target: str, *, split_dev: bool = False) -> None:
         if isinstance(tasks, str) or len(set(tasks)) != len(tasks) or not tasks:
             raise ValueError(f"tasks: expected different names, at least one, found {tasks!r}")
         if target not in tasks:
             raise ValueError(f"target: expected one of {', '.join(tasks)}, found {target!r}")
         self._tasks = tuple(tasks)
         self._target = target
-        self.apart = apart
+        self.split_dev = split_dev
 
     @classmethod
-    def for_run(cls, facts: Facts, **options: Any) -> Self:
+    def for_run(cls, info: RunInfo, **options: Any) -> Self:
         """The weighting that a run file means."""
-        return cls(facts.tasks, **options)
+        return cls(info.tasks, **options)
 
     @property
     def tasks(self) -> tuple[str, ...]:

@@ -9,12 +9,12 @@ import numpy as np
 from bursar.weighting.base import (
     Conversation,
     Floats,
+    JointResult,
     Keep,
     Report,
     Separate,
     Separated,
     Together,
-    Trained,
     Weighting,
     normalised,
 )
@@ -35,8 +35,8 @@ class DIW(Weighting):
             the scale of its scores.
         tries: most joint trainings in a round.
         floor: least weight of a task.
-        share: share of each task's training data in a round.
-        apart: tune on one half of the target's dev set, select the model on the other.
+        fraction: share of each task's training data in a round.
+        split_dev: tune on one half of the target's dev set, select the model on the other.
 
     >>> diw = DIW(["left", "right"], target="left")
     >>> diw.weights().tolist()
@@ -53,15 +53,15 @@ class DIW(Weighting):
         rate: float = 0.1,
         tries: int = 10,
         floor: float = 1e-6,
-        share: float = 1.0,
-        apart: bool = False,
+        fraction: float = 1.0,
+        split_dev: bool = False,
     ) -> None:
-        super().__init__(tasks, target, apart=apart)
+        super().__init__(tasks, target, split_dev=split_dev)
         if tries < 1:
             raise ValueError(f"tries: expected at least 1, found {tries}")
         if not floor > 0:
             raise ValueError(f"floor: expected a number above 0, found {floor}")
-        self.rate, self.tries, self.floor, self.share = rate, tries, floor, share
+        self.rate, self.tries, self.floor, self.fraction = rate, tries, floor, fraction
         self._weights = np.ones(len(self.tasks))
         self._previous = -math.inf
 
@@ -72,11 +72,11 @@ class DIW(Weighting):
     def round(self) -> Conversation:
         """Score each task alone, then train jointly until the target improves."""
         ones = (1.0,) * len(self.tasks)
-        alone: Separated = yield Separate(ones, self.share, scored=True)
+        alone: Separated = yield Separate(ones, self.fraction, scored=True)
         assert alone.scores is not None
         weights, best, tries = self._weights, None, 0
         while True:
-            trained: Trained = yield Together(normalised(weights), self.share)
+            trained: JointResult = yield Together(normalised(weights), self.fraction)
             tries += 1
             if best is None or trained.score > best.score:
                 best = trained

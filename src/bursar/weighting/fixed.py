@@ -4,7 +4,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bursar.weighting.base import Conversation, Floats, Keep, Report, Together, Trained, Weighting
+from bursar.weighting.base import (
+    Conversation,
+    Floats,
+    JointResult,
+    Keep,
+    Report,
+    Together,
+    Weighting,
+)
 
 
 class Joint(Weighting):
@@ -15,7 +23,7 @@ class Joint(Weighting):
     Args:
         tasks: the names of the tasks.
         target: the task whose dev score is reported; it gets no more weight than the others.
-        share: share of each task's training data in a round.
+        fraction: share of each task's training data in a round.
 
     >>> Joint(["left", "right"], target="left")
     Joint(target left: left 0.500, right 0.500)
@@ -23,9 +31,9 @@ class Joint(Weighting):
 
     name = "joint"
 
-    def __init__(self, tasks: Sequence[str], target: str, *, share: float = 1.0) -> None:
+    def __init__(self, tasks: Sequence[str], target: str, *, fraction: float = 1.0) -> None:
         super().__init__(tasks, target)
-        self.share = share
+        self.fraction = fraction
 
     def weights(self) -> Floats:
         """1/n for each task."""
@@ -34,7 +42,7 @@ class Joint(Weighting):
     def round(self) -> Conversation:
         """Train jointly once and keep the outcome."""
         weights = self.weights()
-        trained: Trained = yield Together(tuple(weights.tolist()), self.share)
+        trained: JointResult = yield Together(tuple(weights.tolist()), self.fraction)
         yield Keep()
         losses = self.named(trained.losses)
         return Report(self.named(weights), losses, trained.dev_loss, tries=1)

@@ -182,7 +182,7 @@ def test_copa_asks_for_cause_or_effect(tmp_path: Path) -> None:
         ),
         ChoiceRow(2, "It rained. What was the cause?", ("I got wet.", "I slept."), 1, id="4"),
     ]
-    hidden, _ = choices(tmp_path, Copa().hidden(), without(COPA))
+    hidden, _ = choices(tmp_path, Copa().without_labels(), without(COPA))
     assert hidden[0].label is None
 
 
@@ -247,7 +247,7 @@ def test_hidden_record_rows_are_all_there(tmp_path: Path) -> None:
     hidden = json.loads(json.dumps(RECORD))
     for query in hidden["qas"]:
         del query["answers"]
-    rows, skips = choices(tmp_path, ReCoRD().hidden(), hidden)
+    rows, skips = choices(tmp_path, ReCoRD().without_labels(), hidden)
     assert [(row.id, row.label, row.answers) for row in rows] == [("8", None, ()), ("9", None, ())]
     assert not skips
 

@@ -49,29 +49,29 @@ def text(at: int) -> str:
     return " ".join(("the cat sat on a mat " * 9).split()[: 1 + at * 5 % 17])
 
 
-def rows_of(kind: Kind, hidden: bool = False) -> tuple[Row, ...]:
-    return tuple(row_of(kind, at, hidden) for at in range(1, 13))
+def rows_of(kind: Kind, unlabelled: bool = False) -> tuple[Row, ...]:
+    return tuple(row_of(kind, at, unlabelled) for at in range(1, 13))
 
 
-def row_of(kind: Kind, at: int, hidden: bool) -> Row:
+def row_of(kind: Kind, at: int, unlabelled: bool) -> Row:
     match kind:
         case Classify():
-            return TextRow(at, text(at), None, None if hidden else ("no", "yes")[at % 2])
+            return TextRow(at, text(at), None, None if unlabelled else ("no", "yes")[at % 2])
         case MultiLabel():
             labels = (("joy",), (), ("joy", "fear"))[at % 3]
-            return TextRow(at, text(at), text(at + 1), None if hidden else labels)
+            return TextRow(at, text(at), text(at + 1), None if unlabelled else labels)
         case Regress():
-            return TextRow(at, text(at), text(at + 1), None if hidden else float(at))
+            return TextRow(at, text(at), text(at + 1), None if unlabelled else float(at))
         case Tag():
             words = tuple(text(at).split())
-            return WordsRow(at, words, None if hidden else ("O", *["B-x"] * (len(words) - 1)))
+            return WordsRow(at, words, None if unlabelled else ("O", *["B-x"] * (len(words) - 1)))
         case Span():
             context = text(at) + " dog " + text(at + 1)
             answers = (Answer("dog", context.index("dog")),)
-            return QuestionRow(at, "with one", context, None if hidden else answers)
+            return QuestionRow(at, "with one", context, None if unlabelled else answers)
         case Choose():
             choices = tuple(text(at + number) for number in range(2 + at % 3))
-            return ChoiceRow(at, text(at), choices, None if hidden else at % 2)
+            return ChoiceRow(at, text(at), choices, None if unlabelled else at % 2)
     raise AssertionError(kind)
 
 
@@ -86,8 +86,8 @@ ALL: list[Kind] = [
 every_kind = pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.name)
 
 
-def encoded(kind: Kind, cache: Path, hidden: bool = False) -> tuple[Encoded, tuple[Row, ...]]:
-    rows = rows_of(kind, hidden)
+def encoded(kind: Kind, cache: Path, unlabelled: bool = False) -> tuple[Encoded, tuple[Row, ...]]:
+    rows = rows_of(kind, unlabelled)
     return encode(kind, Memory(rows), TOKENIZER, cache), rows
 
 
@@ -188,12 +188,12 @@ def test_scores_stand_beside_one_expected_value_a_row(kind: Kind, tmp_path: Path
 @every_kind
 def test_rows_without_labels_are_predicted_all_the_same(kind: Kind, tmp_path: Path) -> None:
     open_split, rows = encoded(kind, tmp_path)
-    hidden_split, hidden_rows = encoded(kind, tmp_path, hidden=True)
+    unlabelled_split, unlabelled_rows = encoded(kind, tmp_path, unlabelled=True)
     kind = kind.fit(open_split)
-    assert not kind.hidden(open_split).any()
-    assert kind.hidden(hidden_split).all()
+    assert not kind.unlabelled(open_split).any()
+    assert kind.unlabelled(unlabelled_split).all()
     assert kind.answers(
-        predicted(kind, hidden_split, 4), hidden_split, iter(hidden_rows)
+        predicted(kind, unlabelled_split, 4), unlabelled_split, iter(unlabelled_rows)
     ) == kind.answers(predicted(kind, open_split, 4), open_split, iter(rows))
 
 

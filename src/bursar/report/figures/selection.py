@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from bursar.journal import Selection
+from bursar.journal import SelectionStep
 from bursar.report.curves import Floats
 from bursar.report.history import History
 from bursar.report.style import looks, panels, plotly, safe
@@ -47,7 +47,7 @@ def selection(history: History) -> Any:
     return figure
 
 
-def _shares(groups: Sequence[Sequence[Selection]], which: str, tasks: Sequence[str]) -> Floats:
+def _shares(groups: Sequence[Sequence[SelectionStep]], which: str, tasks: Sequence[str]) -> Floats:
     """Shares by task in each group, shape `(groups, tasks)`."""
     counts = np.array(
         [

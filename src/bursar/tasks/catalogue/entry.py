@@ -50,7 +50,7 @@ class Layout:
         folders: where the files lie under the data folder, in any letter case, the first that is
             there; `.` is the data folder itself.
         special: readers and shapes of the splits that come in another format.
-        hidden: the splits that come without labels.
+        unlabelled: the splits that come without labels.
     """
 
     files: Mapping[str, str]
@@ -58,7 +58,7 @@ class Layout:
     shape: Shape
     folders: tuple[str, ...]
     special: Mapping[str, tuple[Reader, Shape]] = field(default_factory=dict)
-    hidden: frozenset[str] = KEPT_SECRET
+    unlabelled: frozenset[str] = KEPT_SECRET
 
     def sources(self, root: Path) -> dict[str, FileSource]:
         """The splits whose files are there."""
@@ -76,8 +76,8 @@ class Layout:
 
     def _source(self, split: str, path: Path) -> FileSource:
         reader, shape = self.special.get(split, (self.reader, self.shape))
-        hidden = split in self.hidden and split not in self.special
-        return FileSource(path, reader, shape.hidden() if hidden else shape)
+        hidden = split in self.unlabelled and split not in self.special
+        return FileSource(path, reader, shape.without_labels() if hidden else shape)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ ENTAILS = Texts("premise", "hypothesis", "label", aliases=(("entails", "entailme
 
 def _layout(names: str, reader: Reader, shape: Texts, *folders: str) -> Layout:
     files = {split: names.format(split) for split in ("train", "dev", "test")}
-    return Layout(files, reader, shape, folders, hidden=frozenset())
+    return Layout(files, reader, shape, folders, unlabelled=frozenset())
 
 
 _SNLI = ("snli", "snli/snli_1.0", "snli_1.0", ".")

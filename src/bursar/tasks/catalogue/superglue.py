@@ -34,7 +34,7 @@ class Wic:
     labelled: bool = True
     skips = False
 
-    def hidden(self) -> "Wic":
+    def without_labels(self) -> "Wic":
         """The same shape for a split whose labels are not published."""
         return replace(self, labelled=False)
 
@@ -61,7 +61,7 @@ class Wsc:
     labelled: bool = True
     skips = False
 
-    def hidden(self) -> "Wsc":
+    def without_labels(self) -> "Wsc":
         """The same shape for a split whose labels are not published."""
         return replace(self, labelled=False)
 
@@ -87,7 +87,7 @@ class MultiRC:
     labelled: bool = True
     skips = False
 
-    def hidden(self) -> "MultiRC":
+    def without_labels(self) -> "MultiRC":
         """The same shape for a split whose labels are not published."""
         return replace(self, labelled=False)
 
@@ -115,7 +115,7 @@ class Copa:
     labelled: bool = True
     skips = False
 
-    def hidden(self) -> "Copa":
+    def without_labels(self) -> "Copa":
         """The same shape for a split whose labels are not published."""
         return replace(self, labelled=False)
 
@@ -149,7 +149,7 @@ class ReCoRD:
         """Whether a rule of this shape passes over records."""
         return self.labelled
 
-    def hidden(self) -> "ReCoRD":
+    def without_labels(self) -> "ReCoRD":
         """The same shape for a split whose answers are not published."""
         return replace(self, labelled=False)
 

@@ -22,8 +22,8 @@ WNUT = (
         Tag(LABELS),
         (ENTITY_F1,),
         (
-            Layout(SIMPLE, Conll(), Words(), ("wnut17",), hidden=frozenset()),
-            Layout(OFFICIAL, Conll(), Words(), ("wnut17", "."), hidden=frozenset()),
+            Layout(SIMPLE, Conll(), Words(), ("wnut17",), unlabelled=frozenset()),
+            Layout(OFFICIAL, Conll(), Words(), ("wnut17", "."), unlabelled=frozenset()),
         ),
     ),
 )

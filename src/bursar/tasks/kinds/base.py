@@ -77,7 +77,7 @@ class Kind(ABC):
         """The kind with what it has to learn from the training split before training starts."""
         return self
 
-    def hidden(self, split: "Encoded") -> NDArray[np.bool_]:
+    def unlabelled(self, split: "Encoded") -> NDArray[np.bool_]:
         """Which items have no label, shape `(items,)`."""
         labels = split.dense["labels"].reshape(len(split), -1)
         missing = labels < 0 if labels.dtype.kind == "i" else np.isnan(labels)

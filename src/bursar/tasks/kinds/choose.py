@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bursar.tasks.encoding import Encoded
     from bursar.tasks.tokenizer import Tokenizer
 
-HIDDEN = -100
+UNLABELLED = -100
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _label(row: ChoiceRow, where: str) -> int:
     if not row.choices:
         raise UserError(f"{where}, row {row.at}: expected at least one choice, found none")
     if row.label is None:
-        return HIDDEN
+        return UNLABELLED
     if not 0 <= row.label < len(row.choices):
         raise UserError(
             f"{where}, row {row.at}: expected a label from 0 to {len(row.choices) - 1}, "

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bursar.tasks.encoding import Encoded
     from bursar.tasks.tokenizer import Tokenizer
 
-HIDDEN = -100
+UNLABELLED = -100
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Classify(Kind):
 
     def _labels(self, rows: Sequence[Row], where: str) -> NDArray[np.int64]:
         numbers = {label: number for number, label in enumerate(self.labels)}
-        numbers_of_rows = np.full(len(rows), HIDDEN, dtype=np.int64)
+        numbers_of_rows = np.full(len(rows), UNLABELLED, dtype=np.int64)
         for place, row in enumerate(rows):
             label = getattr(row, "label", None)
             if label is None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bursar.tasks.encoding import Encoded
     from bursar.tasks.tokenizer import Tokenizer
 
-HIDDEN = -1
+UNLABELLED = -1
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class MultiLabel(Kind):
         labels = np.zeros((len(rows), len(self.labels)), dtype=np.int8)
         for place, row in zip(labels, rows, strict=True):
             if row.label is None:
-                place[:] = HIDDEN
+                place[:] = UNLABELLED
             elif isinstance(row.label, tuple):
                 place[numbers_of(row.label, self.labels, "label", row, where)] = 1
             else:

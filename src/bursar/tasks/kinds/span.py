@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bursar.tasks.encoding import Encoded
     from bursar.tasks.tokenizer import Tokenizer, Window
 
-HIDDEN = -100
+UNLABELLED = -100
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Span(Kind):
             raise UserError("no window of the training split holds an answer")
         return self
 
-    def hidden(self, split: "Encoded") -> NDArray[np.bool_]:
+    def unlabelled(self, split: "Encoded") -> NDArray[np.bool_]:
         """Windows of questions whose answers are not published."""
         return split.dense["starts"] < 0
 
@@ -182,7 +182,7 @@ class Span(Kind):
 def _span(row: QuestionRow, window: "Window") -> tuple[int, int]:
     """First and last token of the first answer that the window holds whole, or `(0, 0)`."""
     if row.answers is None:
-        return HIDDEN, HIDDEN
+        return UNLABELLED, UNLABELLED
     found = (_tokens_of(answer, window) for answer in row.answers)
     return next((span for span in found if span is not None), (0, 0))
 

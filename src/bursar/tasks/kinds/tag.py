@@ -86,7 +86,7 @@ class Tag(Kind):
             raise UserError("the training split has fewer than two different tags")
         return replace(self, usual=self.labels[int(counts.argmax())])
 
-    def hidden(self, split: "Encoded") -> NDArray[np.bool_]:
+    def unlabelled(self, split: "Encoded") -> NDArray[np.bool_]:
         """Sentences whose tags are not published."""
         return np.asarray(split.dense["tagged"] == 0)
 

@@ -17,9 +17,9 @@ from torch.nn import functional
 
 from bursar.models.lenet import LeNet
 from bursar.rng import seed_for, stream
-from bursar.studies.outcomes import Outcome
+from bursar.studies.target_results import TargetResult
 from bursar.tasks.multimnist import IMAGES, LABELS, PREFIXES, MultiMnistSource, Side
-from bursar.training.rounds import Judged, Rounds, Work
+from bursar.training.rounds import DevResult, Rounds, Work
 from bursar.weighting import DIW, AlphaVIL, Joint, Report, Single, Sweeps, Weighting
 
 TASKS: tuple[Side, Side] = ("left", "right")
@@ -105,12 +105,12 @@ class PairFeed:
         self._batch = batch
         self._target = weighting.tasks.index(weighting.target)
         halves = dev.every_other(0), dev.every_other(1)
-        self._tuning, self._selecting = halves if weighting.apart else (dev, dev)
+        self._tuning, self._selecting = halves if weighting.split_dev else (dev, dev)
 
-    def train(self, tasks: Sequence[int], share: float, number: int) -> Iterator[Work]:
+    def train(self, tasks: Sequence[int], fraction: float, number: int) -> Iterator[Work]:
         """A share of the pairs in the order of this round."""
         order = stream(self._seed, "order", number).permutation(len(self._train))
-        order = order[: max(1, round(share * len(order)))]
+        order = order[: max(1, round(fraction * len(order)))]
         for start in range(0, len(order), self._batch):
             yield self._work(self._train, order[start : start + self._batch], tasks)
 
@@ -127,7 +127,7 @@ class PairFeed:
         """How many dev pairs there are for tuning."""
         return len(self._tuning)
 
-    def judge(self, task: int, tuning: bool) -> Judged:
+    def judge(self, task: int, tuning: bool) -> DevResult:
         """Accuracy and loss on the dev pairs for tuning, or those for selecting."""
         return judged(self._model, self._tuning if tuning else self._selecting, task)
 
@@ -145,7 +145,7 @@ class PairFeed:
 
 
 @torch.no_grad()
-def judged(model: PairNet, pairs: Pairs, task: int, batch: int = 256) -> Judged:
+def judged(model: PairNet, pairs: Pairs, task: int, batch: int = 256) -> DevResult:
     """A task's accuracy and mean loss on some pairs."""
     model.eval()
     right = loss = 0.0
@@ -154,7 +154,7 @@ def judged(model: PairNet, pairs: Pairs, task: int, batch: int = 256) -> Judged:
         (logits,) = model(pairs.images[start : start + batch], [task])
         right += float((logits.argmax(1) == labels).sum())
         loss += float(functional.cross_entropy(logits, labels, reduction="sum"))
-    return Judged(right / len(pairs), loss / len(pairs))
+    return DevResult(right / len(pairs), loss / len(pairs))
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ def trained(
     data: Data,
     setting: Setting,
     on_epoch: Callable[[int, dict[str, float]], None] = lambda epoch, scores: None,
-) -> list[Outcome]:
+) -> list[TargetResult]:
     """One run, and what its best snapshot for each of these targets came to.
 
     A weighting that favours nobody (`multi`) can be asked for several targets at once.
@@ -223,10 +223,10 @@ def _outcome(
     data: Data,
     reports: Sequence[Report],
     seconds: float,
-) -> Outcome:
+) -> TargetResult:
     model, task = best.restored(), TASKS.index(target)
     weights = [list(report.weights.values()) for report in reports]
-    return Outcome(
+    return TargetResult(
         method=method,
         target=target,
         seed=seed,

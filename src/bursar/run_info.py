@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class RunInfo:
     """What a policy or selector may know of the run it serves when a run file names it.
 
     Args:

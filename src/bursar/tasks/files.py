@@ -58,7 +58,7 @@ class FileTable:
         return FileSource(self.path, self.reader, shape)
 
 
-def own(
+def from_files(
     name: str,
     *,
     train: Where,
@@ -97,7 +97,7 @@ def own(
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder, "mine.csv")
     ...     _ = path.write_text("sentence,y\nso good,+\nso bad,-\n")
-    ...     task = own("mine", train=path, dev=path, text="sentence", label="y")
+    ...     task = from_files("mine", train=path, dev=path, text="sentence", label="y")
     >>> task.kind.labels
     ('+', '-')
     """
@@ -151,4 +151,4 @@ def inputs(task: Task, path: Path, format: str | None = None) -> FileSource:  # 
         raise UserError(f"task {task.name}: is not made from tables, so no file can be predicted.")
     if not path.exists():
         raise UserError(f"{path}: no such file.")
-    return FileSource(path, _reader(task.name, path, format), shape.hidden())
+    return FileSource(path, _reader(task.name, path, format), shape.without_labels())

@@ -8,7 +8,7 @@ from typing import Any
 from bursar.errors import UserError, unknown
 from bursar.models import store
 from bursar.models.multitask import MultiTaskModel
-from bursar.tasks.own import inputs
+from bursar.tasks.files import inputs
 from bursar.tasks.rows import Source
 from bursar.tasks.sources import FileSource
 from bursar.tasks.task import Task
@@ -22,7 +22,7 @@ BATCH = 64
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedRun:
     """A finished run's model with its tasks.
 
     Args:
@@ -38,7 +38,7 @@ class Trained:
     @classmethod
     def open(
         cls, folder: Path, data: str | None = None, given: Mapping[str, Task] | None = None
-    ) -> "Trained":
+    ) -> "TrainedRun":
         """The model in a run folder; `data` is where its tasks' files are now."""
         finished(folder)
         config = config_of(folder)
@@ -66,7 +66,7 @@ class Trained:
 
     def _scores(self, task: Task, split: str, cache: Path | None) -> Scores:
         read = read_split(task, split, self.tokenizer, cache)
-        if task.kind.hidden(read.encoded).any():
+        if task.kind.unlabelled(read.encoded).any():
             raise UserError(
                 f"{read.source.where}: this split has rows without a label to score against; "
                 "use `bursar predict` for it"
@@ -91,7 +91,7 @@ class Trained:
             raise UserError(f"{path}: expected a file or one of the splits {splits}, found neither")
         like = task.splits["train"]
         if isinstance(like, FileSource) and _format(like.path) == _format(path):
-            return replace(like, path=path, shape=like.shape.hidden())
+            return replace(like, path=path, shape=like.shape.without_labels())
         return inputs(task, path)
 
     @property

@@ -16,7 +16,7 @@ Job = tuple[str, tuple[str, ...], int]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TargetResult:
     """What a run came to, with the snapshot that was best on the dev set.
 
     Args:
@@ -48,13 +48,13 @@ class Outcome:
         aside.replace(path)
 
     @classmethod
-    def load(cls, path: Path) -> "Outcome":
+    def load(cls, path: Path) -> "TargetResult":
         """Read what `save` wrote."""
         return cls(**json.loads(path.read_text()))
 
 
 @dataclass(frozen=True)
-class Outcomes:
+class TargetResults:
     """A folder of outcomes, a JSON file each: what is there is not run again."""
 
     folder: Path
@@ -75,23 +75,23 @@ class Outcomes:
                 todo += [(method, each, seed) for each in runs if each]
         return todo
 
-    def save(self, outcome: Outcome) -> None:
+    def save(self, outcome: TargetResult) -> None:
         """Keep an outcome."""
         outcome.save(self.place(outcome.method, outcome.target, outcome.seed))
 
-    def load(self, methods: Sequence[str], targets: Sequence[str]) -> list[Outcome]:
+    def load(self, methods: Sequence[str], targets: Sequence[str]) -> list[TargetResult]:
         """What is there, in this order of targets and methods, by seed."""
-        there = [Outcome.load(path) for path in self.folder.glob("*.json")]
+        there = [TargetResult.load(path) for path in self.folder.glob("*.json")]
         return sorted(
             there, key=lambda o: (targets.index(o.target), methods.index(o.method), o.seed)
         )
 
 
 def paired(
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[TargetResult],
     method: str,
     against: str,
-    value: Callable[[Outcome], float] = lambda outcome: outcome.test,
+    value: Callable[[TargetResult], float] = lambda outcome: outcome.test,
 ) -> tuple[float, float]:
     """How far a method lies above another over all pairs of target and seed: mean and p.
 
@@ -111,7 +111,7 @@ def paired(
     return float(gaps.mean()), float(stats.ttest_1samp(gaps, 0.0).pvalue)
 
 
-def table(outcomes: Sequence[Outcome], against: str = JOINT) -> str:
+def table(outcomes: Sequence[TargetResult], against: str = JOINT) -> str:
     """Min, max, mean, standard deviation over seeds in percent and a paired t-test, as Markdown.
 
     Args:
@@ -132,7 +132,9 @@ def table(outcomes: Sequence[Outcome], against: str = JOINT) -> str:
     return "\n".join(lines)
 
 
-def _scores(outcomes: Sequence[Outcome], method: str, target: str, split: str) -> dict[int, float]:
+def _scores(
+    outcomes: Sequence[TargetResult], method: str, target: str, split: str
+) -> dict[int, float]:
     """By seed, in percent."""
     return {
         o.seed: 100 * (o.dev if split == "dev" else o.test)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bursar.errors import UserError
-from bursar.tasks.own import inputs, own
+from bursar.tasks.files import from_files, inputs
 from bursar.tasks.rows import Answer, ChoiceRow, QuestionRow, TextRow, WordsRow
 
 ROWS = [("so good", "+"), ("so bad", "-"), ("fine", "+")]
@@ -18,7 +18,7 @@ def csv(folder: Path, name: str = "mine.csv", rows: list[tuple[str, str]] = ROWS
 
 
 def test_labels_are_those_of_the_training_split(tmp_path: Path) -> None:
-    task = own("mine", train=csv(tmp_path), dev=csv(tmp_path), text="sentence", label="y")
+    task = from_files("mine", train=csv(tmp_path), dev=csv(tmp_path), text="sentence", label="y")
     assert task.kind.spec()["labels"] == ["+", "-"]
     assert [metric.name for metric in task.metrics] == ["accuracy"]
     assert next(iter(task.split("dev").rows())) == TextRow(2, "so good", label="+")
@@ -26,19 +26,21 @@ def test_labels_are_those_of_the_training_split(tmp_path: Path) -> None:
 
 def test_labels_that_are_numbers_stand_by_size(tmp_path: Path) -> None:
     path = csv(tmp_path, rows=[("a", "10"), ("b", "2"), ("c", "-1")])
-    task = own("mine", train=path, dev=path, text="sentence", label="y")
+    task = from_files("mine", train=path, dev=path, text="sentence", label="y")
     assert task.kind.spec()["labels"] == ["-1", "2", "10"]
 
 
 def test_given_labels_keep_their_order(tmp_path: Path) -> None:
     path = csv(tmp_path)
-    task = own("m", train=path, dev=path, text="sentence", label="y", labels=["-", "+"])
+    task = from_files("m", train=path, dev=path, text="sentence", label="y", labels=["-", "+"])
     assert task.kind.spec()["labels"] == ["-", "+"]
 
 
 def test_relative_paths_are_relative_to_the_base(tmp_path: Path) -> None:
     csv(tmp_path)
-    task = own("m", train="mine.csv", dev="mine.csv", text="sentence", label="y", base=tmp_path)
+    task = from_files(
+        "m", train="mine.csv", dev="mine.csv", text="sentence", label="y", base=tmp_path
+    )
     assert len(list(task.split("train").rows())) == 3
 
 
@@ -64,13 +66,13 @@ def test_every_format_gives_the_same_task(tmp_path: Path, suffix: str, packed: b
     if packed:
         path.with_suffix(f".{suffix}.gz").write_bytes(gzip.compress(path.read_bytes()))
         path = path.with_suffix(f".{suffix}.gz")
-    task = own("mine", train=path, dev=path, text="sentence", label="y")
+    task = from_files("mine", train=path, dev=path, text="sentence", label="y")
     assert [(row.text, row.label) for row in task.split("train").rows()] == ROWS
 
 
 def test_a_number_is_regressed_on(tmp_path: Path) -> None:
     path = csv(tmp_path, rows=[("a", "1.5"), ("b", "2")])
-    task = own("m", kind="regress", train=path, dev=path, text="sentence", label="y")
+    task = from_files("m", kind="regress", train=path, dev=path, text="sentence", label="y")
     assert [row.label for row in task.split("train").rows()] == [1.5, 2.0]
     assert [metric.name for metric in task.metrics] == ["pearson", "spearman"]
 
@@ -78,7 +80,7 @@ def test_a_number_is_regressed_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", ["high", "nan", "inf", ""])
 def test_what_is_no_number_names_file_and_row(tmp_path: Path, value: str) -> None:
     path = csv(tmp_path, rows=[("a", "1.5"), ("b", value)])
-    task = own("m", kind="regress", train=path, dev=path, text="sentence", label="y")
+    task = from_files("m", kind="regress", train=path, dev=path, text="sentence", label="y")
     with pytest.raises(
         UserError, match=r"mine\.csv, row 3: column 'y' holds .*, expected a number"
     ):
@@ -89,14 +91,14 @@ def test_a_test_split_may_do_without_labels(tmp_path: Path) -> None:
     path = csv(tmp_path)
     bare = tmp_path / "bare.csv"
     bare.write_text("sentence\nhello\n")
-    task = own("m", train=path, dev=path, test=bare, text="sentence", label="y")
+    task = from_files("m", train=path, dev=path, test=bare, text="sentence", label="y")
     assert list(task.split("test").rows()) == [TextRow(2, "hello")]
-    labelled = own("m", train=path, dev=path, test=path, text="sentence", label="y")
+    labelled = from_files("m", train=path, dev=path, test=path, text="sentence", label="y")
     assert next(labelled.split("test").rows()).label == "+"
 
 
 def test_a_file_to_predict_has_the_columns_of_the_task(tmp_path: Path) -> None:
-    task = own("m", train=csv(tmp_path), dev=csv(tmp_path), text="sentence", label="y")
+    task = from_files("m", train=csv(tmp_path), dev=csv(tmp_path), text="sentence", label="y")
     path = tmp_path / "new.jsonl"
     path.write_text('{"sentence": "hello"}\n')
     assert list(inputs(task, path).rows()) == [TextRow(1, "hello")]
@@ -129,7 +131,7 @@ def test_a_mistake_gets_one_sentence(tmp_path: Path, change: dict, sentence: str
     csv(tmp_path, "empty.csv", [])
     given = {"train": "mine.csv", "dev": "mine.csv", "text": "sentence", "label": "y"} | change
     with pytest.raises(UserError, match=sentence) as caught:
-        own("m", base=tmp_path, **given)
+        from_files("m", base=tmp_path, **given)
     assert "\n" not in str(caught.value)
 
 
@@ -142,7 +144,7 @@ def lines(folder: Path, *values: dict[str, object]) -> Path:
 def test_several_classes_a_row(tmp_path: Path) -> None:
     labels = (["b", "a"], [], "a, c")
     path = lines(tmp_path, *({"t": "text", "y": each} for each in labels))
-    task = own("m", kind="multilabel", train=path, dev=path, text="t", label="y")
+    task = from_files("m", kind="multilabel", train=path, dev=path, text="t", label="y")
     assert task.kind.spec()["labels"] == ["a", "b", "c"]
     assert [row.label for row in task.split("dev").rows()] == [("b", "a"), (), ("a", "c")]
     assert [metric.name for metric in task.metrics] == ["micro_f1"]
@@ -150,19 +152,21 @@ def test_several_classes_a_row(tmp_path: Path) -> None:
 
 def test_a_tag_for_each_word(tmp_path: Path) -> None:
     path = lines(tmp_path, {"w": ["Ann", "ran"], "y": ["noun", "verb"]})
-    task = own("m", kind="tag", train=path, dev=path, text="w", label="y", metrics=["accuracy"])
+    task = from_files(
+        "m", kind="tag", train=path, dev=path, text="w", label="y", metrics=["accuracy"]
+    )
     assert task.kind.spec()["labels"] == ["noun", "verb"]
     assert list(task.split("dev").rows()) == [WordsRow(1, ("Ann", "ran"), ("noun", "verb"))]
     conll = tmp_path / "mine.conll"
     conll.write_text("Ann\tnoun\nran\tverb\n")
-    task = own("m", kind="tag", train=conll, dev=path, text="words", label="tags")
+    task = from_files("m", kind="tag", train=conll, dev=path, text="words", label="tags")
     assert list(task.split("train").rows()) == [WordsRow(1, ("Ann", "ran"), ("noun", "verb"))]
 
 
 def test_words_and_tags_must_be_equally_many(tmp_path: Path) -> None:
     path = lines(tmp_path, {"w": ["Ann", "ran"], "y": ["noun"]})
     with pytest.raises(UserError, match=r"mine\.jsonl, row 1: 1 tags for 2 words"):
-        own("m", kind="tag", train=path, dev=path, text="w", label="y")
+        from_files("m", kind="tag", train=path, dev=path, text="w", label="y")
 
 
 @pytest.mark.parametrize(
@@ -175,7 +179,7 @@ def test_words_and_tags_must_be_equally_many(tmp_path: Path) -> None:
 )
 def test_a_span_of_a_context(tmp_path: Path, answers: object) -> None:
     path = lines(tmp_path, {"q": "who?", "c": "the cat", "a": answers})
-    task = own("m", kind="span", train=path, dev=path, text="q", pair="c", label="a")
+    task = from_files("m", kind="span", train=path, dev=path, text="q", pair="c", label="a")
     expected = QuestionRow(1, "who?", "the cat", (Answer("cat", 4),))
     assert list(task.split("dev").rows()) == [expected]
     assert task.kind.spec()["no_answer"] is False
@@ -183,7 +187,7 @@ def test_a_span_of_a_context(tmp_path: Path, answers: object) -> None:
 
 def test_a_question_without_an_answer_allows_for_none(tmp_path: Path) -> None:
     path = lines(tmp_path, {"q": "who?", "c": "the cat", "a": []})
-    task = own("m", kind="span", train=path, dev=path, text="q", pair="c", label="a")
+    task = from_files("m", kind="span", train=path, dev=path, text="q", pair="c", label="a")
     assert task.kind.spec()["no_answer"] is True
 
 
@@ -191,17 +195,21 @@ def test_a_question_without_an_answer_allows_for_none(tmp_path: Path) -> None:
 def test_an_answer_must_stand_where_it_says(tmp_path: Path, answers: object) -> None:
     path = lines(tmp_path, {"q": "who?", "c": "the cat", "a": answers})
     with pytest.raises(UserError, match=r"mine\.jsonl, row 1: answer .* does not stand there"):
-        own("m", kind="span", train=path, dev=path, text="q", pair="c", label="a")
+        from_files("m", kind="span", train=path, dev=path, text="q", pair="c", label="a")
 
 
 def test_a_choice_among_columns_or_in_a_list(tmp_path: Path) -> None:
     path = lines(tmp_path, {"t": "so", "a": "yes", "b": "no", "all": ["yes", "no"], "y": 1})
     for choices in (["a", "b"], ["all"]):
-        task = own("m", kind="choose", train=path, dev=path, text="t", choices=choices, label="y")
+        task = from_files(
+            "m", kind="choose", train=path, dev=path, text="t", choices=choices, label="y"
+        )
         assert list(task.split("dev").rows()) == [ChoiceRow(1, "so", ("yes", "no"), 1)]
 
 
 @pytest.mark.parametrize(("kind", "word"), [("span", "pair"), ("choose", "choices")])
 def test_a_kind_says_which_column_it_needs(tmp_path: Path, kind: str, word: str) -> None:
     with pytest.raises(UserError, match=f"a {kind} task needs `{word}`"):
-        own("m", kind=kind, train=csv(tmp_path), dev=csv(tmp_path), text="sentence", label="y")
+        from_files(
+            "m", kind=kind, train=csv(tmp_path), dev=csv(tmp_path), text="sentence", label="y"
+        )

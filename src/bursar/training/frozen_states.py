@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bursar.models.frozen import HIDDEN
+from bursar.models.frozen import FROZEN_STATES
 from bursar.models.multitask import MultiTaskModel
 from bursar.tasks.batches import Batch, in_order
 from bursar.tasks.encoding import IDS, Encoded, default_cache
@@ -23,7 +23,7 @@ ROOM = 4 << 30
 log = logging.getLogger(__name__)
 
 
-class Kept:
+class FrozenStates:
     """Adds to splits the column of states from which a model's trained layers start.
 
     Args:
@@ -59,7 +59,7 @@ class Kept:
 
     def add(self, task: str, split: Encoded) -> Encoded:
         """The split with its states: from the cache, or computed and put there."""
-        if not len(self._model.frozen) or IDS not in split.ragged or HIDDEN in split.ragged:
+        if not len(self._model.frozen) or IDS not in split.ragged or FROZEN_STATES in split.ragged:
             return split
         shape = (len(split.ragged[IDS]), self._model.encoder.width)
         if shape[0] * shape[1] * np.dtype(np.float32).itemsize > self._room:
@@ -72,7 +72,7 @@ class Kept:
                 return split
             self._write(path, task, split, shape)
         states = np.load(path, mmap_mode="r")
-        return replace(split, ragged={**split.ragged, HIDDEN: states})
+        return replace(split, ragged={**split.ragged, FROZEN_STATES: states})
 
     def _key(self, split: Encoded) -> str:
         """Tells apart all that the states depend on: the layers, and what the encoder reads."""

@@ -12,12 +12,12 @@ import torch
 from bursar.config import RunConfig
 from bursar.journal import Round, read
 from bursar.models import store
-from bursar.models.frozen import HIDDEN
+from bursar.models.frozen import FROZEN_STATES
 from bursar.models.multitask import MultiTaskModel
 from bursar.rng import stream
 from bursar.tasks.encoding import Encoded
 from bursar.training import weighting
-from bursar.training.kept import Kept
+from bursar.training.frozen_states import FrozenStates
 from bursar.training.prepare import prepare, resolve, tokenizer_of
 from bursar.training.run import resume, run
 
@@ -95,7 +95,7 @@ def built(tmp_path: Path) -> tuple[MultiTaskModel, dict[str, Encoded]]:
 @pytest.mark.parametrize("task", ["pairs", "choices"])
 def test_the_model_gives_the_same_from_kept_states(built, task, tmp_path):
     model, splits = built
-    split = Kept(model, batch=8, device=CPU, cache=tmp_path).add(task, splits[task])
+    split = FrozenStates(model, batch=8, device=CPU, cache=tmp_path).add(task, splits[task])
     items = np.array([5, 0, 33, 12])
     model.eval()
     runs = []
@@ -122,13 +122,13 @@ def test_states_are_computed_once_and_again_for_other_weights(built, tmp_path):
     said: list[str] = []
 
     def add() -> Encoded:
-        store = Kept(model, batch=8, device=CPU, cache=tmp_path, working=said.append)
+        store = FrozenStates(model, batch=8, device=CPU, cache=tmp_path, working=said.append)
         return store.add("pairs", splits["pairs"])
 
     first = add()
     assert len(said) == 5
     assert said[-1] == "frozen layers of pairs: example 32 of 40"
-    assert np.array_equal(add().ragged[HIDDEN], first.ragged[HIDDEN])
+    assert np.array_equal(add().ragged[FROZEN_STATES], first.ragged[FROZEN_STATES])
     assert len(said) == 5
     with torch.no_grad():
         model.encoder.model.encoder.layer[2].output.dense.weight.add_(1)  # trained: no matter
@@ -136,7 +136,7 @@ def test_states_are_computed_once_and_again_for_other_weights(built, tmp_path):
     assert len(said) == 5
     with torch.no_grad():
         model.encoder.model.encoder.layer[1].output.dense.weight.add_(1)
-    assert not np.array_equal(add().ragged[HIDDEN], first.ragged[HIDDEN])
+    assert not np.array_equal(add().ragged[FROZEN_STATES], first.ragged[FROZEN_STATES])
     assert len(said) == 10
     model.encoder.model.config.num_attention_heads = 4
     add()
@@ -151,7 +151,9 @@ def test_what_was_begun_and_not_finished_is_not_kept(built, tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Kept(model, batch=8, device=CPU, cache=tmp_path, working=stop).add("pairs", splits["pairs"])
+        FrozenStates(model, batch=8, device=CPU, cache=tmp_path, working=stop).add(
+            "pairs", splits["pairs"]
+        )
     assert not list((tmp_path / "frozen").iterdir())
     layer = model.encoder.model.encoder.layer[2]
     assert "forward" not in vars(layer)
@@ -160,7 +162,7 @@ def test_what_was_begun_and_not_finished_is_not_kept(built, tmp_path):
 def test_too_many_states_are_not_kept(built, tmp_path, caplog):
     model, splits = built
     with caplog.at_level(logging.WARNING):
-        store = Kept(model, batch=8, device=CPU, cache=tmp_path, room=1000)
+        store = FrozenStates(model, batch=8, device=CPU, cache=tmp_path, room=1000)
         assert store.add("pairs", splits["pairs"]) is splits["pairs"]
     assert "pairs: frozen layers run each time" in caplog.text
     assert not (tmp_path / "frozen").exists()
@@ -180,7 +182,7 @@ def test_states_that_do_not_suffice_are_not_kept(built, tmp_path, caplog, monkey
         monkeypatch.setattr(layers[1], "forward", lambda *a, **k: (plain(*a, **k), 0))
         monkeypatch.setattr(layers[2], "forward", lambda x, *a, **k: above(x[0], *a, **k))
     with caplog.at_level(logging.WARNING):
-        store = Kept(model, batch=8, device=CPU, cache=tmp_path)
+        store = FrozenStates(model, batch=8, device=CPU, cache=tmp_path)
         assert store.add("pairs", splits["pairs"]) is splits["pairs"]
     assert "pairs: frozen layers run each time" in caplog.text
     assert not (tmp_path / "frozen").exists()
@@ -201,7 +203,9 @@ def test_a_run_with_kept_states_is_the_run_without(name, tmp_path, monkeypatch):
     made = config(tmp_path, freeze=2, name=name)
     run(made, tmp_path / "kept", cache=tmp_path)
     assert len(list((tmp_path / "frozen").iterdir())) in (4, 5)  # 5: dev in halves
-    monkeypatch.setattr(weighting, "Kept", lambda *args, **kw: Kept(*args, **kw, room=0))
+    monkeypatch.setattr(
+        weighting, "FrozenStates", lambda *args, **kw: FrozenStates(*args, **kw, room=0)
+    )
     run(made, tmp_path / "computed", cache=tmp_path)
     ours, theirs = (
         [record for record in read(tmp_path / folder / "journal.jsonl") if type(record) is Round]

@@ -4,48 +4,48 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Words:
+class Caption:
     """What stands above a figure."""
 
     heading: str
     caption: str
 
 
-DEV_SCORES = Words(
+DEV_SCORES = Caption(
     "Dev scores",
     "Higher is better; the dashed line marks the step whose model is kept.",
 )
-SHARES = Words(
+SHARES = Caption(
     "Shares of the draws",
     "The height of a colour is the probability with which its task was drawn; the two bars "
     "compare the average asked for with what chance then drew.",
 )
-WEIGHTING = Words(
+WEIGHTING = Caption(
     "Weights",
     "An α above 1 says that the target wants more of a task's update, below 1 less; the weights "
     "add these wishes up.",
 )
-SELECTION = Words(
+SELECTION = Caption(
     "Examples chosen",
     "A solid line above its dotted one says that the selector took more of a task than it was "
     "offered.",
 )
-CONVERGENCE = Words(
+CONVERGENCE = Caption(
     "Convergence",
     "A star marks the lowest dev loss of a task: the closer the stars stand, the better one step "
     "serves all tasks; the strips show what each task got meanwhile.",
 )
-TRAINING_LOSS = Words(
+TRAINING_LOSS = Caption(
     "Training loss",
     "The loss of each task's own batches, smoothed over a twentieth of them; losses of different "
     "tasks are not on one scale.",
 )
-SCORE_BANDS = Words(
+SCORE_BANDS = Caption(
     "Dev score over the budget",
     "The mean over the tasks: a line is the mean of a policy's seeds, its band reaches from the "
     "lowest seed to the highest.",
 )
-FINAL_SCORES = Words(
+FINAL_SCORES = Caption(
     "Final scores",
     "A bar is the mean of a policy's seeds, its whisker reaches from the lowest seed to the "
     "highest; where whiskers overlap much, the difference may be chance.",
