@@ -11,7 +11,6 @@ from statistics import mean
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-import yaml
 from rich.console import Console
 from rich.progress import track
 from rich.table import Column, Table
@@ -46,6 +45,10 @@ DataOption = Annotated[
     typer.Option("--data", help="Folder of the official data sets; BURSAR_DATA if not given."),
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")]
+TrustOption = Annotated[
+    bool,
+    typer.Option("--trust-code", help="Import the classes of its own that the run names."),
+]
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.")]
 RunFile = Annotated[Path, typer.Argument(metavar="FILE", help="A run file.")]
 Sets = Annotated[
@@ -56,7 +59,6 @@ Sets = Annotated[
 
 def main() -> None:
     """Entry point: a user's mistake is one sentence and exit code 2."""
-    sys.path.insert(0, "")  # a policy of one's own lies where the user stands
     try:
         app()
     except BursarError as error:
@@ -67,10 +69,16 @@ def main() -> None:
         sys.exit(1)
 
 
-class StoppedError(BursarError):
-    """The user pressed Ctrl-C."""
+@app.callback(invoke_without_command=True)
+def version(
+    show: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    """Print the version if it is asked for; every command passes through here."""
+    if show:
+        import bursar
 
-    exit_code = 130
+        print(f"bursar {bursar.__version__}")
+        raise typer.Exit
 
 
 class Shower:
@@ -80,26 +88,23 @@ class Shower:
         self._progress = progress
         self._quiet = quiet
 
-    def view(self, title: str, steps: int) -> View:
-        """The view of one run."""
+    def view(self, config: "RunConfig", title: str = "") -> View:
+        """Make the view of one run."""
         if self._quiet:
             return Quiet()
         if self._progress is not None:
-            return Bars(self._progress, title, steps)
-        return Lines(out, title, steps)
+            return Bars(self._progress, title or config.name, config)
+        return Lines(out, title or config.name, config)
 
 
 @contextmanager
 def showing(quiet: bool) -> Iterator[Shower]:
-    """Where runs are shown."""
-    try:
-        if quiet or not out.is_terminal:
-            yield Shower(None, quiet)
-            return
-        with live(out) as progress:
-            yield Shower(progress, quiet)
-    except KeyboardInterrupt:
-        raise StoppedError("stopped; `bursar resume` goes on from the last checkpoint") from None
+    """Show runs, on a terminal as bars."""
+    if quiet or not out.is_terminal:
+        yield Shower(None, quiet)
+        return
+    with live(out) as progress:
+        yield Shower(progress, quiet)
 
 
 def busy(what: str) -> AbstractContextManager[object]:
@@ -124,19 +129,13 @@ def run(
     bursar run small-glue.yaml --set policy=task_size --set seed=2 --out runs/size-2
     """
     from bursar import config as configs
+    from bursar.training.run import run as run_config
 
     config = configs.load(file, sets or (), data)
     folder = to or Path("runs") / config.name
     with showing(quiet) as shower:
-        result = _run_new(config, folder, shower)
+        result = run_config(config, folder, watchers=[shower.view(config)])
     _tell(result, folder, quiet)
-
-
-def _run_new(config: "RunConfig", folder: Path, shower: Shower, title: str = "") -> "Finished":
-    from bursar.training import run as runs
-
-    view = shower.view(title or config.name, config.length)
-    return runs.run(config, folder, watchers=[view], reading=view.reading)
 
 
 @app.command()
@@ -155,34 +154,19 @@ def resume(
     bursar resume runs/small-glue --drop glue/rte --add glue/wnli
     """
     from bursar.config import read_value
-    from bursar.training.run import change_tasks
-
-    if add or drop:
-        change_tasks(folder, add=[read_value(task) for task in add or ()], drop=drop or ())
-    with showing(quiet) as shower:
-        result = _resume(folder, shower)
-    _tell(result, folder, quiet)
-
-
-def _resume(folder: Path, shower: Shower, title: str = "") -> "Finished":
-    from bursar.training import run as runs
+    from bursar.training.change import change_tasks
     from bursar.training.folder import config_of
+    from bursar.training.run import resume_run
+    from bursar.training.watching import Watchers
 
     config = config_of(folder)
-    view = shower.view(title or config.name, config.length)
-    return runs.resume(folder, watchers=[view], reading=view.reading)
-
-
-def _run_or_resume(config: "RunConfig", folder: Path, shower: Shower, title: str) -> "Finished":
-    from bursar.training.folder import RUN, config_of
-
-    if not (folder / RUN).exists():
-        return _run_new(config, folder, shower, title)
-    if config_of(folder) != config:
-        raise UserError(
-            f"{folder}: there is a run of another configuration here; choose another --out"
-        )
-    return _resume(folder, shower, title)
+    with showing(quiet) as shower:
+        view = shower.view(config)
+        if add or drop:
+            entries = [read_value(task, f"--add {task}") for task in add or ()]
+            change_tasks(folder, add=entries, drop=drop or (), watchers=Watchers([view]))
+        result = resume_run(folder, watchers=[view])
+    _tell(result, folder, quiet)
 
 
 def _tell(result: "Finished", folder: Path, quiet: bool) -> None:
@@ -222,6 +206,7 @@ def evaluate(
     folder: RunFolder,
     split: Annotated[str, typer.Option(help="Which split.")] = "dev",
     data: DataOption = None,
+    trust: TrustOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Score the model of a finished run.
@@ -229,10 +214,10 @@ def evaluate(
     \b
     bursar evaluate runs/small-glue --split test
     """
-    from bursar.training.inference import TrainedRun
+    from bursar.training.inference import load_run
 
     with busy("scoring"):
-        scores = TrainedRun.open(folder, data).evaluate(split)
+        scores = load_run(folder, data=data, trust_code=trust).evaluate(split)
     score = mean(value.score for value in scores.values())
     if quiet:
         out.print(f"{100 * score:.2f}")
@@ -254,6 +239,7 @@ def predict(
         "submission"
     ),
     data: DataOption = None,
+    trust: TrustOption = False,
 ) -> None:
     """Predict each row of a file or split, one JSON value a line.
 
@@ -263,12 +249,12 @@ def predict(
     """
     from bursar.errors import unknown
     from bursar.tasks.submissions import write_submission
-    from bursar.training.inference import TrainedRun
+    from bursar.training.inference import load_run
 
     if style not in ("jsonl", "glue"):
         raise unknown("format", style, ["jsonl", "glue"], "--format")
     with busy("predicting"):
-        trained = TrainedRun.open(folder, data)
+        trained = load_run(folder, data=data, trust_code=trust)
         answers = trained.predict(task, source)
     if style == "glue":
         out.print(str(write_submission(to, trained.task(task), source, answers)), soft_wrap=True)
@@ -345,14 +331,14 @@ def plan(file: RunFile, sets: Sets = None, data: DataOption = None) -> None:
     """
     from bursar import config as configs
     from bursar.training.plan import plan as plan_run
+    from bursar.training.watching import Watchers
 
     config = configs.load(file, sets or (), data)
     table = Table(Column("task", no_wrap=True))
     for column in ("rows", "dev rows", "tokens each", "share", "epochs"):
         table.add_column(column, justify="right")
     with showing(quiet=False) as shower:
-        view = shower.view(config.name, config.length)
-        planned = plan_run(config, reading=view.reading)
+        planned = plan_run(config, watchers=Watchers([shower.view(config)]))
     for row in planned:
         table.add_row(
             row.task,
@@ -384,26 +370,23 @@ def compare(
     bursar compare small-glue.yaml --policies "random, {name: temperature, temperature: 2}"
     """
     from bursar import config as configs
+    from bursar.config.overrides import policy_from
 
     config = configs.load(file, sets or (), data)
-    rivals = [
+    deciders = [policy_from(said, file.parent) for said in _list_of(policies, "--policies")]
+    for said in deciders:
         configs.decided_by(config, said, file.parent, "--policies")
-        for said in _list_of(policies, "--policies")
-    ]
     numbers = [
         configs.changed(config, {"seed": said}, "--seeds").seed
         for said in _list_of(seeds, "--seeds")
     ]
-    _compare(rivals, numbers, to or Path("studies") / config.name, quiet)
+    _compare(config, deciders, numbers, to or Path("studies") / config.name, quiet)
 
 
 def _list_of(text: str, option: str) -> list[Any]:
     from bursar.config import read_value
 
-    try:
-        values = read_value(f"[{text}]")
-    except yaml.YAMLError:
-        raise UserError(f"{option}: expected values with commas between, found {text!r}") from None
+    values = read_value(f"[{text}]", option)
     if not values:
         raise UserError(f"{option}: expected at least one value, found none")
     for value in values:
@@ -412,23 +395,16 @@ def _list_of(text: str, option: str) -> list[Any]:
     return list(values)
 
 
-def _compare(configs: Sequence["RunConfig"], seeds: Sequence[int], to: Path, quiet: bool) -> None:
-    from bursar.studies.compare import compare as compare_policies
-    from bursar.studies.compare import label
+def _compare(
+    config: "RunConfig", deciders: Sequence[Any], seeds: Sequence[int], to: Path, quiet: bool
+) -> None:
+    from bursar.report.page import write_comparison_report
+    from bursar.studies.compare import compare as compare_deciders
 
     with showing(quiet) as shower:
-        comparison = compare_policies(
-            configs,
-            seeds,
-            to,
-            lambda own, folder: _run_or_resume(
-                own, folder, shower, f"{label(own.decider)}, seed {own.seed}"
-            ),
-        )
+        comparison = compare_deciders(config, deciders, seeds, to, watch=shower.view)
     out.print(_comparison_table(comparison))
-    from bursar.report.page import write_comparison_report
-
-    _report(lambda: write_comparison_report(comparison.folders, to, configs[0].name))
+    _report(lambda: write_comparison_report(comparison.folders, to, config.name))
 
 
 def _comparison_table(comparison: "Comparison") -> Table:
@@ -541,13 +517,7 @@ def _loop(
     config = configs.load(sources[0], (), data)
     folder = to or Path("studies") / f"{config.name}-improved"
     with showing(quiet) as shower, _warned():
-        stages = improve_loop(
-            config,
-            iterations,
-            folder,
-            lambda own, at: _run_or_resume(own, at, shower, at.name),
-            settings,
-        )
+        stages = improve_loop(config, iterations, folder, settings, watch=shower.view)
     for stage in stages:
         if stage.learned is not None and not quiet:
             _judgement(stage.learned)
@@ -651,8 +621,7 @@ def demo(
         "demo",
     )
     policies = ["random", "task_size", {"name": "temperature", "temperature": 2}]
-    rivals = [configs.decided_by(config, policy, Path(), "demo") for policy in policies]
-    _compare(rivals, [1], to, quiet)
+    _compare(config, policies, [1], to, quiet)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,19 @@ class RunInterruptedError(BursarError):
     """The world got in the way; the run folder is whole and the message says how to go on."""
 
 
+class StoppedError(BursarError):
+    """The user, or a cluster, asked the run to stop; a checkpoint was written.
+
+    Args:
+        message: the sentence for the user.
+        signal: the signal that asked.
+    """
+
+    def __init__(self, message: str, signal: int) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + signal
+
+
 def unknown(what: str, found: str, choices: Iterable[str], where: str = "") -> UserError:
     """The sentence for a name that is not known, with the nearest known one if there is any.
 

@@ -12,118 +12,117 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bursar.errors import UserError
+from bursar.families import FAMILIES
 from bursar.policies.base import Outcome
+from bursar.policies.record import Step
+from bursar.records import Record
+from bursar.selection.record import SelectionStep
+from bursar.weighting.record import Round
 
-FORMAT = 1
+__all__ = [
+    "Diagnostics",
+    "Evaluation",
+    "Journal",
+    "Opening",
+    "Round",
+    "SelectionStep",
+    "Shares",
+    "Step",
+    "read",
+    "read_latest",
+    "repair",
+    "without_times",
+]
+
+FORMAT = 2
 MOST_FULL = 64
 log = logging.getLogger(__name__)
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
-    """The first line: what the rest is about."""
+class Opening(Record):
+    """The first line: what the rest is about.
 
-    kind: ClassVar[str] = "run"
+    Args:
+        name: of the run.
+        tasks: their names, in the order of every array.
+        sizes: by task, its training examples.
+        seed: of the run.
+        decider: as a run file says it.
+        budget: of the run.
+        family: the key of the decider's family.
+        format: of the journal.
+    """
+
+    kind = "run"
     name: str
     tasks: list[str]
     sizes: dict[str, int]
     seed: int
-    decides: dict[str, Any]
+    decider: dict[str, Any]
     budget: dict[str, Any]
+    family: str = "policy"
     format: int = FORMAT
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
+class Shares(Record):
     """The distribution of the draws from `step` on, in the order of the opening's tasks."""
 
-    kind: ClassVar[str] = "shares"
+    kind = "shares"
     step: int
     shares: list[float]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One draw and its outcome. `p` is the propensity of the draw; unmeasured signals are None."""
+class Diagnostics(Record):
+    """What the decider believes at `step`: weights, posteriors, uncertainties."""
 
-    kind: ClassVar[str] = "step"
-    step: int
-    task: str
-    p: float
-    loss: float | None = None
-    gain: float | None = None
-    score: float | None = None
-    uncertainty: dict[str, float] | None = None
-    examples: int | None = None
-    tokens: int | None = None
-    seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Diagnostics:
-    """What the one who decides believes at `step`: weights, posteriors, uncertainties."""
-
-    kind: ClassVar[str] = "diagnostics"
+    kind = "diagnostics"
     step: int
     values: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class SelectionStep:
-    """What a selector did at `step`: by task, the candidates offered and the examples chosen."""
+class Evaluation(Record):
+    """Scores and mean losses of each task on a split after `step` units of the budget.
 
-    kind: ClassVar[str] = "selection"
-    step: int
-    candidates: dict[str, int]
-    chosen: dict[str, int]
-    used: float
-    loss: float | None = None
-    losses: dict[str, float] | None = None
-    tokens: int | None = None
-    seconds: float | None = None
+    Args:
+        step: how many units were done.
+        split: which split.
+        score: the mean over the tasks.
+        scores: by task.
+        losses: by task.
+        metrics: by task, each metric by name.
+        objective: the value by which models are compared; higher is better.
+        forward: examples that have passed forward through the model so far.
+        backward: examples that have passed backward so far.
+        seconds: how long the evaluation took.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """One round of a weighting: by task, the norm of its delta, its α, its weight after."""
-
-    kind: ClassVar[str] = "round"
-    step: int
-    norms: dict[str, float]
-    alphas: dict[str, float]
-    weights: dict[str, float]
-    dev_loss: float
-    losses: dict[str, float] = field(default_factory=dict)
-    seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """Scores and mean losses of each task on a split after `step` steps, and the run's score."""
-
-    kind: ClassVar[str] = "evaluation"
+    kind = "evaluation"
     step: int
     split: str
     score: float
     scores: dict[str, float]
     losses: dict[str, float]
     metrics: dict[str, dict[str, float]] = field(default_factory=dict)
+    objective: float | None = None
     forward: int = 0
     backward: int = 0
     seconds: float | None = None
 
 
-Record = Opening | Shares | Step | Diagnostics | SelectionStep | Round | Evaluation
-_KINDS: dict[str, type[Record]] = {
-    cls.kind: cls for cls in (Opening, Shares, Step, Diagnostics, SelectionStep, Round, Evaluation)
-}
+_UNITS = tuple(family.record for family in FAMILIES.values())
+_RECORDS: tuple[type[Record], ...] = (Opening, Shares, Diagnostics, Evaluation, *_UNITS)
+_KINDS: dict[str, type[Record]] = {cls.kind: cls for cls in _RECORDS}
 _NAMES: dict[type[Record], tuple[str, ...]] = {
     cls: tuple(f.name for f in fields(cls)) for cls in _KINDS.values()
 }
@@ -206,27 +205,25 @@ class Journal:
         examples: int | None = None,
         tokens: int | None = None,
         seconds: float | None = None,
-    ) -> None:
+    ) -> Step:
         """Write a draw with its outcome, and before it the distribution if that has changed."""
         draw = outcome.draw
-        lines = b""
-        if draw.probabilities is not self._seen:
-            lines = self._changed(step, draw.probabilities)
-        lines += _line(
-            Step(
-                step,
-                draw.task,
-                draw.probability,
-                outcome.loss,
-                outcome.gain,
-                outcome.score,
-                dict(outcome.uncertainty) if outcome.uncertainty is not None else None,
-                examples,
-                tokens,
-                seconds,
-            )
+        record = Step(
+            step,
+            draw.task,
+            draw.probability,
+            outcome.loss,
+            outcome.gain,
+            outcome.score,
+            dict(outcome.uncertainty) if outcome.uncertainty is not None else None,
+            examples,
+            tokens,
+            seconds,
         )
-        self._write(lines)
+        changed = draw.probabilities is not self._seen
+        lines = self._changed(step, draw.probabilities) if changed else b""
+        self._write(lines + _line(record))
+        return record
 
     def _changed(self, step: int, probabilities: NDArray[np.float64]) -> bytes:
         if self._shares is not None and step - self._shares.step < self._every:

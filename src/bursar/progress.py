@@ -1,7 +1,7 @@
 """What a person sees while a run goes on."""
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
@@ -16,7 +16,10 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from bursar.records import UnitRecord
+
 if TYPE_CHECKING:
+    from bursar.config import RunConfig
     from bursar.training.folder import Scores
 
 PATIENCE = 10.0
@@ -32,8 +35,8 @@ class View(Protocol):
     def working(self, text: str) -> None:
         """What is being done within a long step."""
 
-    def stepped(self, step: int, task: str, loss: float, tokens: int) -> None:
-        """A step was done."""
+    def advanced(self, record: UnitRecord) -> None:
+        """A unit of the budget was spent."""
 
     def evaluated(
         self, step: int, scores: Mapping[str, "Scores"], score: float, best: bool
@@ -50,7 +53,7 @@ class Quiet:
     def working(self, text: str) -> None:
         """Nothing."""
 
-    def stepped(self, step: int, task: str, loss: float, tokens: int) -> None:
+    def advanced(self, record: UnitRecord) -> None:
         """Nothing."""
 
     def evaluated(
@@ -60,38 +63,43 @@ class Quiet:
 
 
 class Recent:
-    """Shares, loss and speed over the latest steps."""
+    """Shares, loss and speed over the latest units of the budget."""
 
-    def __init__(self, steps: int = 200) -> None:
-        self._tasks: deque[str] = deque(maxlen=steps)
-        self._losses: deque[float] = deque(maxlen=steps)
-        self._tokens: deque[tuple[float, int]] = deque(maxlen=steps)
+    def __init__(self, units: int = 200) -> None:
+        self._records: deque[UnitRecord] = deque(maxlen=units)
+        self._times: deque[float] = deque(maxlen=units)
 
-    def add(self, task: str, loss: float, tokens: int) -> None:
-        """Count a step."""
-        self._tasks.append(task)
-        self._losses.append(loss)
-        self._tokens.append((time.perf_counter(), tokens))
+    def add(self, record: UnitRecord) -> None:
+        """Count a unit."""
+        self._records.append(record)
+        self._times.append(time.perf_counter())
 
     def line(self) -> str:
-        """Loss, speed and the tasks' shares as one line."""
-        loss = sum(self._losses) / len(self._losses)
-        return "  ".join(
-            part for part in (f"loss {loss:.3f}", self._speed(), self._shares()) if part
-        )
+        """Return loss, speed and the tasks' shares as one line."""
+        return "  ".join(part for part in (self._loss(), self._speed(), self._shares()) if part)
+
+    def _loss(self) -> str:
+        """Return the mean training loss, each task counting with its share."""
+        losses = [
+            sum(record.shares().get(task, 0.0) * loss for task, loss in found.items())
+            for record in self._records
+            if (found := record.training_losses())
+        ]
+        return f"loss {sum(losses) / len(losses):.3f}" if losses else ""
 
     def _speed(self) -> str:
-        passed = self._tokens[-1][0] - self._tokens[0][0]
-        tokens = sum(count for _, count in list(self._tokens)[1:])
+        passed = self._times[-1] - self._times[0]
+        tokens = sum(getattr(record, "tokens", None) or 0 for record in list(self._records)[1:])
         return f"{tokens / passed:,.0f} tokens/s" if passed > 0 and tokens else ""
 
     def _shares(self) -> str:
-        counts = {task: self._tasks.count(task) for task in sorted(set(self._tasks))}
-        most = sorted(counts, key=lambda task: -counts[task])[:8]
-        shares = [
-            f"{task} {counts[task] / len(self._tasks):.0%}" for task in counts if task in most
-        ]
-        return ", ".join(shares) + (", ..." if len(counts) > len(most) else "")
+        total: Counter[str] = Counter()
+        for record in self._records:
+            for task, share in record.shares().items():
+                total[task] += share / len(self._records)  # type: ignore[assignment]
+        most = {task for task, _ in total.most_common(8)}
+        shares = [f"{task} {share:.0%}" for task, share in sorted(total.items()) if task in most]
+        return ", ".join(shares) + (", ..." if len(total) > len(most) else "")
 
 
 class Bars:
@@ -100,12 +108,12 @@ class Bars:
     Args:
         progress: where the bar stands.
         title: what it says in front.
-        steps: the budget.
+        config: of the run.
     """
 
-    def __init__(self, progress: Progress, title: str, steps: int) -> None:
+    def __init__(self, progress: Progress, title: str, config: "RunConfig") -> None:
         self._progress = progress
-        self._bar = progress.add_task(title, total=steps, about="")
+        self._bar = progress.add_task(title, total=config.length, about="")
         self._recent = Recent()
 
     def reading(self, task: str, split: str, rows: int) -> None:
@@ -116,11 +124,11 @@ class Bars:
         """Show it behind the bar."""
         self._progress.update(self._bar, about=text)
 
-    def stepped(self, step: int, task: str, loss: float, tokens: int) -> None:
+    def advanced(self, record: UnitRecord) -> None:
         """Move the bar."""
-        self._recent.add(task, loss, tokens)
-        self._progress.update(self._bar, completed=step)
-        if step % 10 == 0:
+        self._recent.add(record)
+        self._progress.update(self._bar, completed=record.step)
+        if record.step % 10 == 0:
             self._progress.update(self._bar, about=self._recent.line())
 
     def evaluated(
@@ -139,13 +147,14 @@ class Lines:
     Args:
         console: where the lines go.
         title: what each starts with.
-        steps: the budget.
+        config: of the run.
     """
 
-    def __init__(self, console: Console, title: str, steps: int) -> None:
+    def __init__(self, console: Console, title: str, config: "RunConfig") -> None:
         self._console = console
         self._title = title
-        self._steps = steps
+        self._length = config.length
+        self._unit = config.family.unit.removesuffix("s")
         self._recent = Recent()
         self._said: tuple[str, str] | None = None
         self._last = time.monotonic()
@@ -161,18 +170,18 @@ class Lines:
         if time.monotonic() - self._last > PATIENCE:
             self._say(text)
 
-    def stepped(self, step: int, task: str, loss: float, tokens: int) -> None:
-        """About ten lines a run."""
-        self._recent.add(task, loss, tokens)
-        if step % max(1, self._steps // 10) == 0:
-            self._say(f"step {step}/{self._steps}  {self._recent.line()}")
+    def advanced(self, record: UnitRecord) -> None:
+        """Print about ten lines a run."""
+        self._recent.add(record)
+        if record.step % max(1, self._length // 10) == 0:
+            self._say(f"{self._unit} {record.step}/{self._length}  {self._recent.line()}")
 
     def evaluated(
         self, step: int, scores: Mapping[str, "Scores"], score: float, best: bool
     ) -> None:
         """One line for each evaluation."""
         mark = " (best)" if best else ""
-        self._say(f"step {step}/{self._steps}  dev {100 * score:.1f}{mark}")
+        self._say(f"{self._unit} {step}/{self._length}  dev {100 * score:.1f}{mark}")
 
     def _say(self, text: str) -> None:
         self._last = time.monotonic()

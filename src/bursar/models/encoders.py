@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -39,9 +40,26 @@ class Representation:
 
 
 class Encoder(nn.Module, ABC):
-    """Anything that turns a batch's columns into a `Representation` of a known width."""
+    """Anything that turns a batch's inputs into a `Representation` of a known width.
+
+    An encoder of one's own is a subclass that sets `width` and writes `forward`; a run file names
+    it `module:Class`. It finds in the inputs what the tasks' kinds put there (`input_ids`,
+    `attention_mask` and `token_type_ids` of texts, `pixels` of images), and `task_ids`, the place
+    of each row's task among the model's tasks.
+
+    Args of a subclass that reads texts: `vocabulary`, the number of token ids; and the `options` of
+    the run file's model.
+    """
 
     width: int
+    tokenizer: ClassVar[str | None] = None
+    """Hub name or folder of the tokenizer that texts are read with; None learns one."""
+
+    @classmethod
+    def for_run(cls, spec: ModelSpec, vocabulary: int | None) -> Self:
+        """Make the encoder that a run file means; `vocabulary` is None for images."""
+        texts = {} if vocabulary is None else {"vocabulary": vocabulary}
+        return cls(**texts, **spec.options)
 
     @property
     def pooled_width(self) -> int:
@@ -50,7 +68,7 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, inputs: Mapping[str, Tensor]) -> Representation:
-        """The representation of a batch."""
+        """Return the representation of a batch."""
 
 
 class TextEncoder(Encoder):
@@ -198,7 +216,7 @@ def build_text_encoder(spec: ModelSpec, folder: str | None, vocabulary: int) -> 
     if folder is None:
         model: PreTrainedModel = BertModel(_small(spec, vocabulary), add_pooling_layer=False)
     else:
-        model = _pretrained(folder, spec.layers)
+        model = _pretrained(folder, spec)
         _long_enough(model.config, spec.max_length)
     return TextEncoder(model, spec.pooling, spec.freeze)
 
@@ -232,24 +250,31 @@ def _small(spec: ModelSpec, vocabulary: int) -> BertConfig:
     )
 
 
-def _pretrained(folder: str, layers: int | None) -> PreTrainedModel:
+def _pretrained(folder: str, spec: ModelSpec) -> PreTrainedModel:
+    config = pretrained_config(folder, spec.revision)
+    if spec.layers is not None:
+        if spec.layers > config.num_hidden_layers:
+            raise UserError(
+                f"model.layers: found {spec.layers}, but the encoder has {config.num_hidden_layers}"
+            )
+        config.num_hidden_layers = spec.layers
+    with quiet():
+        model: PreTrainedModel = AutoModel.from_pretrained(
+            folder, config=config, revision=spec.revision, dtype=torch.float32
+        )
+    return model
+
+
+def pretrained_config(folder: str, revision: str | None = None) -> PreTrainedConfig:
+    """Return the configuration of a transformers model, by folder or hub name."""
     with quiet():
         try:
-            config = AutoConfig.from_pretrained(folder)
+            config: PreTrainedConfig = AutoConfig.from_pretrained(folder, revision=revision)
         except (OSError, ValueError) as error:
             raise UserError(
                 f"model.encoder: found no model in {folder}: {first_line(error)}"
             ) from None
-        if layers is not None:
-            if layers > config.num_hidden_layers:
-                raise UserError(
-                    f"model.layers: found {layers}, but the encoder has {config.num_hidden_layers}"
-                )
-            config.num_hidden_layers = layers
-        model: PreTrainedModel = AutoModel.from_pretrained(
-            folder, config=config, dtype=torch.float32
-        )
-    return model
+    return config
 
 
 def first_line(error: Exception) -> str:

@@ -6,9 +6,6 @@ from typing import Any
 
 from torch import Tensor, nn
 
-FROZEN_STATES = "frozen_states"
-"""The column of a batch that holds what the frozen layers gave for it."""
-
 
 class Frozen:
     """The lower layers of an encoder that are not trained, as one fixed function.

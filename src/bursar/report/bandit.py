@@ -8,11 +8,11 @@ import numpy as np
 
 from bursar.bandit import CONTENDERS, BanditComparison, compare
 from bursar.errors import UserError, unknown
+from bursar.files import write_whole
 from bursar.report.captions import Caption
 from bursar.report.curves import Floats, thinned
 from bursar.report.document import Plot, document, plots, table
 from bursar.report.style import Look, looks, panels, plotly, safe
-from bursar.training.files import write_whole
 
 #: Thompson sampling is left out: it serves one primary arm, and here all arms count.
 POLICIES = tuple(name for name in CONTENDERS if name != "thompson")

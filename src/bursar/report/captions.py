@@ -15,21 +15,6 @@ DEV_SCORES = Caption(
     "Dev scores",
     "Higher is better; the dashed line marks the step whose model is kept.",
 )
-SHARES = Caption(
-    "Shares of the draws",
-    "The height of a colour is the probability with which its task was drawn; the two bars "
-    "compare the average asked for with what chance then drew.",
-)
-WEIGHTING = Caption(
-    "Weights",
-    "An α above 1 says that the target wants more of a task's update, below 1 less; the weights "
-    "add these wishes up.",
-)
-SELECTION = Caption(
-    "Examples chosen",
-    "A solid line above its dotted one says that the selector took more of a task than it was "
-    "offered.",
-)
 CONVERGENCE = Caption(
     "Convergence",
     "A star marks the lowest dev loss of a task: the closer the stars stand, the better one step "

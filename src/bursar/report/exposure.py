@@ -1,6 +1,6 @@
 """What each task was given of a run's budget."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from bursar.report.history import History
@@ -11,7 +11,7 @@ class Exposure:
     """What a task was given.
 
     Args:
-        share: its share of the draws, or of the examples where a selector chose.
+        share: its mean part in a unit of the budget.
         examples: that it was trained on; None where the journal does not say.
         epochs: how often that is its training set.
     """
@@ -22,22 +22,19 @@ class Exposure:
 
 
 def exposures(history: History) -> dict[str, Exposure]:
-    """What each task was given; empty where nothing was drawn or chosen."""
-    examples: Counter[str] = Counter()
-    draws: Counter[str] = Counter()
-    for step in history.steps:
-        draws[step.task] += 1
-        examples[step.task] += step.examples or 0
-    for selection in history.selections:
-        draws.update(selection.chosen)
-        examples.update(selection.chosen)
-    total = draws.total()
-    if not total:
+    """Return what each task was given; empty before anything was spent."""
+    if not history.units:
         return {}
+    examples: Counter[str] = Counter()
+    shares: defaultdict[str, float] = defaultdict(float)
+    for unit in history.units:
+        examples.update(unit.examples_of())
+        for task, share in unit.shares().items():
+            shares[task] += share / len(history.units)
     known = examples.total() > 0
     return {
         task: _exposure(
-            draws[task] / total, examples[task] if known else None, history.opening.sizes.get(task)
+            shares[task], examples[task] if known else None, history.opening.sizes.get(task)
         )
         for task in history.tasks
     }

@@ -32,9 +32,9 @@ class Folder:
 
     @property
     def policy(self) -> str:
-        """Who decides, in words."""
-        decides = self.history.opening.decides
-        return label(decides) if "name" in decides else "unknown policy"
+        """The decider in words."""
+        decider = self.history.opening.decider
+        return label(decider) if "name" in decider else "unknown policy"
 
 
 def read_folder(path: Path) -> Folder:

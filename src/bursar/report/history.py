@@ -5,28 +5,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bursar.errors import UserError
-from bursar.journal import (
-    Diagnostics,
-    Evaluation,
-    Opening,
-    Round,
-    SelectionStep,
-    Shares,
-    Step,
-    read_latest,
-)
+from bursar.families import FAMILIES, Family
+from bursar.journal import Diagnostics, Evaluation, Opening, Shares, read_latest
+from bursar.records import UnitRecord
 
 
 @dataclass(frozen=True)
 class History:
-    """A run's journal, its records sorted by kind and in order."""
+    """A run's journal, its records sorted by kind and in order.
+
+    Args:
+        opening: what the run is about.
+        shares: the distributions of a policy's draws.
+        units: what each step or round was spent on.
+        diagnostics: what the decider believed.
+        evaluations: on dev splits.
+    """
 
     opening: Opening
     shares: Sequence[Shares] = ()
-    steps: Sequence[Step] = ()
+    units: Sequence[UnitRecord] = ()
     diagnostics: Sequence[Diagnostics] = ()
-    selections: Sequence[SelectionStep] = ()
-    rounds: Sequence[Round] = ()
     evaluations: Sequence[Evaluation] = ()
 
     @property
@@ -35,29 +34,37 @@ class History:
         return self.opening.tasks
 
     @property
+    def family(self) -> Family:
+        """The decider's family."""
+        return FAMILIES[self.opening.family]
+
+    @property
+    def unit(self) -> str:
+        """What the budget counts, as one: step or round."""
+        return self.family.unit.removesuffix("s")
+
+    @property
     def end(self) -> int:
-        """The last step that left a record."""
-        kinds = (self.steps, self.selections, self.rounds, self.evaluations)
+        """The last step or round that left a record."""
+        kinds: tuple[Sequence[UnitRecord | Evaluation], ...] = (self.units, self.evaluations)
         return max((kind[-1].step for kind in kinds if kind), default=0)
 
     @property
     def seconds(self) -> float:
         """How long steps and evaluations took."""
-        kinds = (self.steps, self.selections, self.rounds, self.evaluations)
-        return sum(record.seconds or 0.0 for kind in kinds for record in kind)
+        records = [*self.units, *self.evaluations]
+        return sum(getattr(record, "seconds", None) or 0.0 for record in records)
 
 
 def read_history(path: Path) -> History:
-    """The history in a journal file since its tasks last changed; evaluations on dev splits."""
+    """Return the history in a journal file since its tasks last changed."""
     records = read_latest(path)
     if not records or not isinstance(records[0], Opening):
         raise UserError(f"{path}: expected a journal that opens with its run, found no such line")
     return History(
         records[0],
         shares=[record for record in records if isinstance(record, Shares)],
-        steps=[record for record in records if isinstance(record, Step)],
+        units=[record for record in records if isinstance(record, UnitRecord)],
         diagnostics=[record for record in records if isinstance(record, Diagnostics)],
-        selections=[record for record in records if isinstance(record, SelectionStep)],
-        rounds=[record for record in records if isinstance(record, Round)],
         evaluations=[r for r in records if isinstance(r, Evaluation) and r.split == "dev"],
     )

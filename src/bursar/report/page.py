@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bursar.errors import UserError
+from bursar.files import write_whole
 from bursar.report.comparison_body import Runs, comparison_body
 from bursar.report.document import document
 from bursar.report.folder import read_folder
 from bursar.report.run_body import run_body
 from bursar.report.style import plotly
-from bursar.training.files import write_whole
 
 
 def write_run_report(folder: Path) -> Path:

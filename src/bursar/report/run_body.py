@@ -1,8 +1,10 @@
 """What the report of one run shows."""
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
+from bursar.journal import SelectionStep
 from bursar.report import captions, figures
 from bursar.report.document import Plot, folded, notice, plots, table, tiles, verbatim
 from bursar.report.exposure import Exposure, exposures
@@ -26,10 +28,15 @@ def run_body(run: Folder) -> list[str]:
 def _how_far(run: Folder) -> list[str]:
     if run.finished:
         return []
-    done, budget = run.history.end, run.history.opening.budget.get("steps")
+    history = run.history
+    done, budget = history.end, history.opening.budget.get(history.family.unit)
     of = f" of {budget:,}" if budget else ""
     state = "the scores are the best so far" if run.standing else "it has not been scored yet"
-    return [notice(f"This run is not finished: {done:,}{of} steps are done, and {state}.")]
+    return [
+        notice(
+            f"This run is not finished: {done:,}{of} {history.family.unit} are done, and {state}."
+        )
+    ]
 
 
 def _facts(run: Folder) -> dict[str, str]:
@@ -38,35 +45,35 @@ def _facts(run: Folder) -> dict[str, str]:
     facts = {}
     if stands:
         facts["score (mean over tasks)"] = hundredths(stands.score)
-        facts["kept from step"] = f"{stands.step:,}"
-    facts |= {"policy": run.policy, "seed": str(history.opening.seed)}
-    facts["budget"] = budget_words(history.opening.budget)
+        facts[f"kept from {history.unit}"] = f"{stands.step:,}"
+    facts |= {history.family.key: run.policy, "seed": str(history.opening.seed)}
+    facts["budget"] = budget_words(history.opening.budget, history.family.unit)
     if stands:
         facts["examples forward"] = f"{stands.forward:,}"
         facts["examples backward"] = f"{stands.backward:,}"
-    if history.selections:
-        facts["data used"] = f"{history.selections[-1].used:.1%}"
+    if history.units and isinstance(last := history.units[-1], SelectionStep):
+        facts["data used"] = f"{last.used:.1%}"
     if history.seconds:
         facts["time"] = duration(history.seconds)
     return facts
 
 
-def budget_words(budget: Mapping[str, Any]) -> str:
-    """The budget in words.
+def budget_words(budget: Mapping[str, Any], unit: str) -> str:
+    """Return the budget in words.
 
-    >>> budget_words({"steps": 2000, "batch": 16, "accumulate": 1})
-    '2,000 steps of 16'
+    >>> budget_words({"steps": 2000, "batch": 16, "accumulate": 1}, "steps")
+    '2,000 steps, batches of 16'
     """
-    if not {"steps", "batch"} <= set(budget):
+    if not {unit, "batch"} <= set(budget):
         return UNKNOWN
-    return f"{budget['steps']:,} steps of {budget['batch']:,}"
+    return f"{budget[unit]:,} {unit}, batches of {budget['batch']:,}"
 
 
 def _tasks_table(run: Folder) -> str:
     stands, given = run.standing, exposures(run.history)
     baselines = stands.baselines if stands else {}
     head = ["task", "metric", "score", *(["without looking"] if baselines else [])]
-    head += ["share of draws", "examples seen", "epochs"]
+    head += ["share", "examples seen", "epochs"]
     rows = []
     for task in run.history.tasks:
         baseline = [hundredths(baselines.get(task))] if baselines else []
@@ -99,12 +106,9 @@ def _plots(run: Folder) -> list[Plot]:
     made = []
     if history.evaluations:
         made.append(Plot(captions.DEV_SCORES, figures.dev_scores(history, kept)))
-    if history.shares:
-        made.append(Plot(captions.SHARES, figures.shares(history)))
-    if history.rounds:
-        made.append(Plot(captions.WEIGHTING, figures.weighting(history)))
-    if history.selections:
-        made.append(Plot(captions.SELECTION, figures.selection(history)))
+    if history.units:
+        own = import_module(history.family.figure)
+        made.append(Plot(own.CAPTION, own.draw(history)))
     if history.evaluations:
         made.append(Plot(captions.CONVERGENCE, figures.convergence(history)))
     if training_losses(history):

@@ -51,13 +51,10 @@ def asked(history: History) -> Timeline | None:
 
 
 def influence(history: History) -> Timeline | None:
-    """Each task's part in the training: shares asked, normalised weights, or shares chosen."""
+    """Return each task's part in the training: shares asked where there are, else what it got."""
     if history.shares:
         return asked(history)
-    rows: list[tuple[int, Mapping[str, float]]] = []
-    rows += [(record.step, record.weights) for record in history.rounds]
-    rows += [(record.step, record.chosen) for record in history.selections]
-    return _timeline(history, rows, normalise=True)
+    return _timeline(history, [(record.step, record.shares()) for record in history.units])
 
 
 def uncertainties(history: History) -> Timeline | None:
@@ -67,18 +64,14 @@ def uncertainties(history: History) -> Timeline | None:
         for record in history.diagnostics
         if record.values.get("uncertainties")
     ]
-    return _timeline(history, rows, normalise=False)
+    return _timeline(history, rows)
 
 
-def _timeline(
-    history: History, rows: Sequence[tuple[int, Mapping[str, float]]], *, normalise: bool
-) -> Timeline | None:
+def _timeline(history: History, rows: Sequence[tuple[int, Mapping[str, float]]]) -> Timeline | None:
     if not rows:
         return None
     steps = np.array([step for step, _ in rows], dtype=np.float64)
     values = np.array([[row.get(task, 0.0) for task in history.tasks] for _, row in rows])
-    if normalise:
-        values = values / np.maximum(values.sum(axis=1, keepdims=True), np.finfo(float).tiny)
     return Timeline(steps, values, history.end + 1)
 
 
@@ -93,14 +86,9 @@ class Series:
 def training_losses(history: History) -> dict[str, Series]:
     """Each task's training losses, for the tasks that have any."""
     points: dict[str, list[tuple[int, float]]] = {task: [] for task in history.tasks}
-    for step in history.steps:
-        if step.loss is not None:
-            points[step.task].append((step.step, step.loss))
-    together = [(record.step, record.losses or {}) for record in history.selections]
-    together += [(record.step, record.losses) for record in history.rounds]
-    for number, losses in together:
-        for task, loss in losses.items():
-            points[task].append((number, loss))
+    for unit in history.units:
+        for task, loss in unit.training_losses().items():
+            points[task].append((unit.step, loss))
     return {task: _series(rows) for task, rows in points.items() if rows}
 
 

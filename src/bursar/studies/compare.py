@@ -7,10 +7,14 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from bursar.config import RunConfig
+from bursar.config import RunConfig, changed, decided_by
 
 if TYPE_CHECKING:
+    from torch import nn
+
+    from bursar.tasks.task import Task
     from bursar.training.folder import Finished
+    from bursar.training.watching import Watcher
 
 LONGEST = 80
 """Characters in a folder's name; a policy of many numbers has more than file systems take."""
@@ -53,27 +57,48 @@ def label(decider: Mapping[str, Any]) -> str:
 
 
 def compare(
-    configs: Sequence[RunConfig],
+    config: RunConfig | Mapping[str, Any] | str | Path,
+    deciders: Sequence[str | Mapping[str, Any]],
     seeds: Sequence[int],
-    out: Path,
-    run_one: Callable[[RunConfig, Path], "Finished"],
+    out: Path | str,
+    *,
+    model: "Callable[[], nn.Module] | None" = None,
+    tasks: "Sequence[Task] | Mapping[str, Task]" = (),
+    cache: Path | None = None,
+    watch: "Callable[[RunConfig, str], Watcher] | None" = None,
 ) -> Comparison:
-    """Run each policy with each seed; what has been run already is not run again.
+    """Run each decider with each seed at the same budget; what is done is not done again.
 
     Args:
-        configs: alike but for who decides.
-        seeds: paired: a seed means the same first weights and data order under every policy.
+        config: what the runs have in common, as `run` takes it.
+        deciders: policies, selectors or weightings: names, or mappings of a name and options.
+        seeds: paired: a seed means the same first weights and data order under every decider.
         out: the folder of the runs.
-        run_one: runs, resumes or reads the run in a folder.
+        model: makes the module of one's own that each run starts from.
+        tasks: tasks made in Python.
+        cache: the folder for what is computed once, encoded splits above all.
+        watch: makes the watcher of each run from its configuration and a title.
     """
+    from bursar.training.run import configured, run
+
+    out, asked = Path(out), configured(config, tasks)
     runs: dict[str, list[Finished]] = {}
     folders: dict[str, list[Path]] = {}
     for seed in seeds:
-        for config in configs:
-            name = label(config.decider)
+        for decider in deciders:
+            own = changed(decided_by(asked, decider, Path(), "compare"), {"seed": seed}, "compare")
+            name = label(own.decider)
             folder = out / _folder(name) / f"seed-{seed}"
-            own = config.model_copy(update={"seed": seed})
-            runs.setdefault(name, []).append(run_one(own, folder))
+            done = run(
+                own,
+                folder,
+                model=model() if model is not None else None,
+                tasks=tasks,
+                resume=True,
+                cache=cache,
+                watchers=[watch(own, f"{name}, seed {seed}")] if watch is not None else (),
+            )
+            runs.setdefault(name, []).append(done)
             folders.setdefault(name, []).append(folder)
     return Comparison(runs, folders)
 

@@ -3,13 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import yaml
 
 from bursar.config import RunConfig, decided_by, decider_class, read_yaml
 from bursar.errors import UserError, unknown
+from bursar.families import FAMILIES
+from bursar.files import write_whole
 from bursar.journal import Opening, read_latest
 from bursar.offpolicy import (
     Estimate,
@@ -23,8 +25,10 @@ from bursar.offpolicy import (
 )
 from bursar.policies import Policy
 from bursar.run_info import RunInfo
-from bursar.training.files import write_whole
 from bursar.training.folder import JOURNAL, SCORES
+
+if TYPE_CHECKING:
+    from bursar.training.watching import Watcher
 
 REWARDS: Mapping[str, Reward] = {"room_left": room_left, "prediction_gain": prediction_gain}
 SETTINGS = "improve.yaml"
@@ -157,8 +161,8 @@ def improve_loop(
     config: RunConfig,
     iterations: int,
     out: Path,
-    run_one: Callable[[RunConfig, Path], object],
     settings: Settings | None = None,
+    watch: "Callable[[RunConfig, str], Watcher] | None" = None,
 ) -> list[Stage]:
     """Run, improve from all runs so far, run again; what is done already is not done again.
 
@@ -170,28 +174,32 @@ def improve_loop(
         config: the first run, with the policy to start from.
         iterations: how often to improve.
         out: the folder of it all.
-        run_one: runs a configuration in a folder, or goes on with the run that is there.
         settings: how the policies are learned.
+        watch: makes the watcher of each run from its configuration and a title.
     """
     settings = settings or Settings()
     _same_settings(out, settings)
     folders = [out / f"run-{i}" for i in range(iterations + 1)]
-    _run_if_undone(run_one, config, folders[0])
+    _run(config, folders[0], watch)
     stages = [Stage(folders[0], None)]
     for i in range(1, iterations + 1):
         learned = improve_runs(folders[:i], out / f"policy-{i}.yaml", settings)
         fresh = config.model_copy(update={"seed": config.seed + i})
         again = decided_by(fresh, learned.policy, out, f"policy-{i}.yaml")
-        _run_if_undone(run_one, again, folders[i])
+        _run(again, folders[i], watch)
         stages.append(Stage(folders[i], learned))
     return stages
 
 
-def _run_if_undone(
-    run_one: Callable[[RunConfig, Path], object], config: RunConfig, folder: Path
+def _run(
+    config: RunConfig, folder: Path, watch: "Callable[[RunConfig, str], Watcher] | None"
 ) -> None:
+    """Run a configuration in a folder, unless that is done."""
+    from bursar.training.run import run
+
     if not (folder / SCORES).exists():
-        run_one(config, folder)
+        watchers = [watch(config, folder.name)] if watch is not None else []
+        run(config, folder, resume=True, watchers=watchers)
 
 
 def _same_settings(out: Path, settings: Settings) -> None:
@@ -209,7 +217,8 @@ def _same_settings(out: Path, settings: Settings) -> None:
 def _built(spec: Mapping[str, Any], run: Path, where: str) -> Policy:
     options = {key: value for key, value in spec.items() if key not in ("name", "draws")}
     try:
-        policy = decider_class("policy", spec).for_run(_run_info(run), **options)
+        cls = decider_class(FAMILIES["policy"], spec, str(Path.cwd()))
+        policy = cls.for_run(_run_info(run), **options)
     except (TypeError, ValueError, KeyError, UserError) as error:
         raise UserError(f"{where}: {error}") from None
     assert isinstance(policy, Policy)

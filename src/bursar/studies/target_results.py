@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
+from bursar.files import write_whole
+
 JOINT = "multi"
 """The method that favours nobody: one run of it serves all targets."""
 
@@ -43,9 +45,7 @@ class TargetResult:
 
     def save(self, path: Path) -> None:
         """Write it aside, then put it in place."""
-        aside = path.with_suffix(".making")
-        aside.write_text(json.dumps(asdict(self)))
-        aside.replace(path)
+        write_whole(path, json.dumps(asdict(self)))
 
     @classmethod
     def load(cls, path: Path) -> "TargetResult":

@@ -1,42 +1,202 @@
-"""Batches of one task: like lengths together, each item once an epoch."""
+"""Batches: items of one task or of several, as arrays."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bursar.rng import stream
-from bursar.tasks.encoding import Encoded
+from bursar.tasks.encoding import MASK
 from bursar.tasks.kinds.base import Array
 
 WINDOW = 64
+FROZEN_STATES = "frozen_states"
+"""The input that holds what an encoder's frozen layers gave for each token."""
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskItems:
+    """The items of one task in a batch.
+
+    Args:
+        task: the task's name.
+        items: which ones, shape `(items,)`.
+        columns: what only this task's head and loss read: by name, its targets; or, for a task made
+            in Python, whatever its collate function gives.
+        rows: where its sequences or images stand in the batch's inputs.
+        length: tokens of its longest sequence; 0 where there is no text.
+    """
+
+    task: str
+    items: Indices
+    columns: Any
+    rows: slice
+    length: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Items of one task, as arrays.
+    """Items of one task or of several; iterating gives the items of each task.
 
     Args:
-        task: whose items these are.
-        items: which ones, shape `(items,)`.
-        columns: by name, the arrays that the model and the loss take.
+        parts: the items of each task.
+        inputs: by name, what the encoder reads of all of them, one below the other.
+        tokens: how many tokens the encoder reads, padding left out.
     """
 
-    task: str
-    items: NDArray[np.int64]
-    columns: dict[str, Array]
+    parts: tuple[TaskItems, ...]
+    inputs: dict[str, Any]
+    tokens: int = 0
+
+    def __iter__(self) -> Iterator[TaskItems]:
+        return iter(self.parts)
 
     @property
-    def tokens(self) -> int:
-        """How many tokens the model has to read, padding left out."""
-        mask = self.columns.get("attention_mask")
-        return int(mask.sum()) if mask is not None else 0
+    def examples(self) -> int:
+        """How many items there are."""
+        return sum(len(part.items) for part in self.parts)
+
+    @property
+    def tasks(self) -> list[str]:
+        """The names of the tasks, in order."""
+        return [part.task for part in self.parts]
+
+    def mapped(self, change: Callable[[Any], Any]) -> "Batch":
+        """Return the batch with every array changed, such as put on a device."""
+        parts = (replace(part, columns=_mapped(part.columns, change)) for part in self.parts)
+        return Batch(tuple(parts), _mapped(self.inputs, change), self.tokens)
 
 
-class Stream:
+def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return nested mappings and sequences with every array in them changed."""
+    match value:
+        case Mapping():
+            return {key: _mapped(each, change) for key, each in value.items()}
+        case list() | tuple():
+            return [_mapped(each, change) for each in value]
+    return change(value) if hasattr(value, "dtype") else value
+
+
+class Items(Protocol):
+    """Examples of one task that batches are made of: encoded rows, or a data set in Python."""
+
+    def __len__(self) -> int: ...
+
+    def lengths(self) -> Indices:
+        """Return the tokens of each item, shape `(items,)`; ones where there is no text."""
+
+    def batch(self, items: Indices) -> tuple[dict[str, Array], Any]:
+        """Return what the encoder reads of these items, and their other columns."""
+
+    @property
+    def pads(self) -> Mapping[str, int]:
+        """By input, what fills a short row."""
+
+
+def make_batch(items: Mapping[str, Items], chosen: Mapping[str, Indices]) -> Batch:
+    """Make a batch of some items of one task or of several.
+
+    Args:
+        items: by task, its examples.
+        chosen: by task, which of them; a task without any is left out.
+    """
+    blocks: list[_Block] = []
+    parts: list[TaskItems] = []
+    start = 0
+    for task, places in chosen.items():
+        if not len(places):
+            continue
+        inputs, columns = items[task].batch(places)
+        rows = len(next(iter(inputs.values()))) if inputs else len(places)
+        length = inputs[MASK].shape[1] if MASK in inputs else 0
+        parts.append(TaskItems(task, places, columns, slice(start, start + rows), length))
+        blocks.append((inputs, items[task].pads, rows))
+        start += rows
+    joined = _stacked(blocks) if len(blocks) > 1 else blocks[0][0]
+    return Batch(tuple(parts), joined, int(joined[MASK].sum()) if MASK in joined else 0)
+
+
+_Block = tuple[dict[str, Array], Mapping[str, int], int]
+"""One task's inputs, what pads them, and how many rows they have."""
+
+
+def _stacked(blocks: Sequence[_Block]) -> dict[str, Array]:
+    """Stack inputs of several tasks, each padded to the longest sequence of all.
+
+    An input that some tasks lack is zero there; frozen states are left out unless all have them.
+    """
+    names = dict.fromkeys(name for inputs, _, _ in blocks for name in inputs)
+    if not all(FROZEN_STATES in inputs for inputs, _, _ in blocks):
+        names.pop(FROZEN_STATES, None)
+    longest = max((inputs[MASK].shape[1] for inputs, _, _ in blocks if MASK in inputs), default=0)
+    return {name: _column(name, blocks, longest) for name in names}
+
+
+def _column(name: str, blocks: Sequence[_Block], longest: int) -> Array:
+    inputs = next(inputs for inputs, _, _ in blocks if name in inputs)
+    like = inputs[name]
+    by_token = MASK in inputs and like.shape[:2] == inputs[MASK].shape
+    shape = (longest, *like.shape[2:]) if by_token else like.shape[1:]
+    column = np.empty((sum(rows for _, _, rows in blocks), *shape), dtype=like.dtype)
+    start = 0
+    for inputs, pads, rows in blocks:
+        block = column[start : start + rows]
+        block[:] = pads.get(name, 0)
+        if name in inputs:
+            found = inputs[name]
+            block[(slice(None), slice(found.shape[1])) if by_token else ...] = found
+        start += rows
+    return column
+
+
+class Stream(ABC):
     """The training batches of one task, without end.
+
+    `upcoming` makes the next batch without taking it, so that it can be made in the background;
+    `advance` takes it. The place in the stream is an epoch and a batch in it; it depends on nothing
+    but how many batches were taken.
+    """
+
+    def __init__(self) -> None:
+        self._epoch = 0
+        self._place = 0
+
+    @property
+    @abstractmethod
+    def per_epoch(self) -> int:
+        """Batches in an epoch."""
+
+    @abstractmethod
+    def upcoming(self) -> Batch:
+        """Make the next batch."""
+
+    def advance(self) -> None:
+        """Take the next batch."""
+        self._epoch, self._place = self._next()
+        self._place += 1
+
+    def _next(self) -> tuple[int, int]:
+        """Return epoch and place of the next batch."""
+        if self._place == self.per_epoch:
+            return self._epoch + 1, 0
+        return self._epoch, self._place
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the place in the stream."""
+        return {"epoch": self._epoch, "place": self._place}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go to a place in the stream."""
+        self._epoch, self._place = state["epoch"], state["place"]
+
+
+class ItemStream(Stream):
+    """Batches cut from items: like lengths together, each item once an epoch.
 
     Each epoch is shuffled, sorted by length within windows, cut into batches, and the batches
     shuffled again. The order depends on the seed, the task's name and the epoch, and on nothing
@@ -44,60 +204,48 @@ class Stream:
 
     Args:
         task: the task's name.
-        split: its training items.
+        items: its training items.
         size: items in a batch; the last batch of an epoch may have fewer.
         seed: the run's seed.
     """
 
-    def __init__(self, task: str, split: Encoded, size: int, seed: int) -> None:
-        self.task = task
-        self.split = split
+    def __init__(self, task: str, items: Items, size: int, seed: int) -> None:
+        super().__init__()
+        self._task = task
+        self.items = items
         self._size = size
         self._seed = seed
-        self._epoch = 0
-        self._place = 0
-        self._order: Order | None = None
+        self._order: tuple[int, Order] | None = None
 
     @property
     def per_epoch(self) -> int:
         """Batches in an epoch."""
-        return -(-len(self.split) // self._size)
+        return -(-len(self.items) // self._size)
 
-    def next(self) -> Batch:
-        """The next batch."""
-        if self._place == self.per_epoch:
-            self._epoch, self._place, self._order = self._epoch + 1, 0, None
-        if self._order is None:
-            rng = stream(self._seed, "order", self.task, self._epoch)
-            self._order = bucketed(self.split.lengths(), self._size, rng)
-        items = self._order.batch(self._place)
-        self._place += 1
-        return Batch(self.task, items, self.split.batch(items))
-
-    def state_dict(self) -> dict[str, Any]:
-        """The place in the stream."""
-        return {"epoch": self._epoch, "place": self._place}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go to a place in the stream."""
-        self._epoch, self._place, self._order = state["epoch"], state["place"], None
+    def upcoming(self) -> Batch:
+        """Make the next batch."""
+        epoch, place = self._next()
+        if self._order is None or self._order[0] != epoch:
+            rng = stream(self._seed, "order", self._task, epoch)
+            self._order = epoch, bucketed(self.items.lengths(), self._size, rng)
+        return make_batch({self._task: self.items}, {self._task: self._order[1].batch(place)})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Order:
     """The items of an epoch in rows of a batch, and the order of the rows."""
 
-    items: NDArray[np.int64]
-    starts: NDArray[np.int64]
+    items: Indices
+    starts: Indices
     size: int
 
-    def batch(self, place: int) -> NDArray[np.int64]:
-        """The items of the batch at this place, shape `(at most size,)`."""
+    def batch(self, place: int) -> Indices:
+        """Return the items of the batch at this place, shape `(at most size,)`."""
         start = int(self.starts[place])
         return self.items[start : start + self.size]
 
 
-def bucketed(lengths: NDArray[np.int64], size: int, rng: np.random.Generator) -> Order:
+def bucketed(lengths: Indices, size: int, rng: np.random.Generator) -> Order:
     """Shuffle, sort by length within windows of 64 batches, cut into batches, shuffle those."""
     items = rng.permutation(len(lengths))
     windows = np.arange(len(items)) // (size * WINDOW)
@@ -106,9 +254,8 @@ def bucketed(lengths: NDArray[np.int64], size: int, rng: np.random.Generator) ->
     return Order(items, starts, size)
 
 
-def in_order(task: str, split: Encoded, size: int) -> Iterator[Batch]:
-    """Each item once, longest first: for evaluation."""
-    items = np.argsort(-split.lengths(), kind="stable")
-    for start in range(0, len(items), size):
-        chosen = items[start : start + size]
-        yield Batch(task, chosen, split.batch(chosen))
+def in_order(task: str, items: Items, size: int) -> Iterator[Batch]:
+    """Yield each item once, longest first: for evaluation."""
+    order = np.argsort(-items.lengths(), kind="stable")
+    for start in range(0, len(order), size):
+        yield make_batch({task: items}, {task: order[start : start + size]})

@@ -1,77 +1,16 @@
-"""A task from tables of a user's own: what each column is, and what follows from that."""
+"""A task from tables of a user's own: what follows from which column is which."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from bursar.errors import UserError, unknown
-from bursar.tasks import metrics as m
-from bursar.tasks.kinds import Choose, Classify, Kind, MultiLabel, Regress, Span, Tag
+from bursar.tasks.column_map import ColumnMap
+from bursar.tasks.kinds import Kind, kind_class
 from bursar.tasks.metrics import Metric
-from bursar.tasks.rows import QuestionRow, Source, TextRow, WordsRow
-from bursar.tasks.shapes import NO_LABEL, Choices, Questions, Shape, Texts, Words
+from bursar.tasks.rows import Source
+from bursar.tasks.shapes import NO_LABEL, Shape, Texts, Words
 from bursar.tasks.task import Task
-
-METRICS: Mapping[str, tuple[Metric, ...]] = {
-    "classify": (m.ACCURACY, m.F1, m.MACRO_F1, m.MATTHEWS),
-    "multilabel": (m.MULTILABEL_F1,),
-    "regress": (m.PEARSON, m.SPEARMAN),
-    "tag": (m.ENTITY_F1, m.TAG_ACCURACY),
-    "span": (m.EXACT_MATCH, m.TOKEN_F1),
-    "choose": (m.ACCURACY,),
-}
-"""By kind, the metrics that a task may have."""
-
-USUAL = {
-    "classify": ("accuracy",),
-    "multilabel": ("micro_f1",),
-    "regress": ("pearson", "spearman"),
-    "tag": ("entity_f1",),
-    "span": ("em", "f1"),
-    "choose": ("accuracy",),
-}
-"""Those that it has where its owner does not say."""
-
-
-@dataclass(frozen=True)
-class ColumnMap:
-    """Which column of a table is which.
-
-    Args:
-        kind: the kind of task.
-        text: column of the text; of the list of words (tag); of the question (span).
-        label: column of the class, number, classes (multilabel: a list, or names set apart by
-            spaces or commas), tags (tag), answers (span) or position of the right choice (choose).
-        pair: column of the second text; of the context (span).
-        choices: columns of the choices, or the one that holds a list of them (choose).
-    """
-
-    kind: str
-    text: str
-    label: str
-    pair: str | None = None
-    choices: tuple[str, ...] = ()
-
-    def shape(self) -> Shape:
-        """How records become rows."""
-        match self.kind:
-            case "classify":
-                return Texts(self.text, self.pair, self.label)
-            case "multilabel":
-                return Texts(self.text, self.pair, self.label, holds="names")
-            case "regress":
-                return Texts(self.text, self.pair, self.label, holds="number")
-            case "tag":
-                return Words(self.text, self.label)
-            case "span" if self.pair:
-                return Questions(self.text, self.pair, self.label)
-            case "choose" if self.choices:
-                return Choices(self.text, self.choices, self.label)
-            case "span":
-                raise UserError("a span task needs `pair`, the column of the context.")
-            case "choose":
-                raise UserError("a choose task needs `choices`, the columns of the choices.")
-        raise unknown("kind", self.kind, METRICS)
 
 
 class Table(Protocol):
@@ -89,15 +28,17 @@ class Table(Protocol):
 
 def assemble(
     name: str,
+    kind: str | type[Kind],
     columns: ColumnMap,
     tables: Mapping[str, Table],
     labels: Iterable[str | int] | None,
     metrics: Iterable[str] | None,
 ) -> Task:
-    """The task that these tables and columns make.
+    """Make the task that these tables and columns mean.
 
     Args:
         name: how run files, journals and tables call it.
+        kind: the kind of task: a name, or a class of one's own.
         columns: which column is which.
         tables: by split.
         labels: the classes in order; None takes the table's, or those of the training split.
@@ -106,12 +47,17 @@ def assemble(
     for word, given in (("labels", labels), ("metrics", metrics)):
         if isinstance(given, str):
             raise UserError(f"task {name}: {word}: expected a list, found {given!r}.")
-    chosen = _metrics(name, columns.kind, metrics)
+    cls = kind_class(kind, f"task {name}")
+    chosen = _metrics(name, cls, metrics)
     names = tables["train"].label_names(columns.label)
-    shape = _named(columns.shape(), names)
+    shape = _named(cls.shape(columns), names)
     sources = {split: _source(split, table, shape, columns) for split, table in tables.items()}
     found = tuple(str(label) for label in labels) if labels else names
-    return Task(name, _kind(name, columns.kind, found, sources["train"]), sources, chosen)
+    try:
+        made = cls.for_task(found, sources["train"])
+    except UserError as error:
+        raise UserError(f"task {name}: {error}") from None
+    return Task(name, made, sources, chosen)
 
 
 def _named(shape: Shape, names: tuple[str, ...] | None) -> Shape:
@@ -127,50 +73,9 @@ def _source(split: str, table: Table, shape: Shape, columns: ColumnMap) -> Sourc
     return table.source(shape)
 
 
-def _kind(name: str, kind: str, labels: tuple[str, ...] | None, train: Source) -> Kind:
-    match kind:
-        case "regress":
-            return Regress()
-        case "choose":
-            return Choose()
-        case "span":
-            return Span(no_answer=_any_unanswered(train))
-    labels = labels or _labels(train)
-    if kind == "multilabel":
-        return MultiLabel(labels)
-    if len(labels) < 2:
-        raise UserError(
-            f"task {name}: {train.where} has the labels {list(labels)}, expected two or more."
-        )
-    return Tag(labels) if kind == "tag" else Classify(labels)
-
-
-def _any_unanswered(train: Source) -> bool:
-    """Whether the training split has questions without an answer, as SQuAD 2 does."""
-    return any(isinstance(row, QuestionRow) and row.answers == () for row in train.rows())
-
-
-def _labels(train: Source) -> tuple[str, ...]:
-    """The labels of the training split, numbers by size and names by alphabet."""
-    labels = {label for row in train.rows() for label in _labels_of(row)}
-    numeric = all(label.removeprefix("-").isdecimal() for label in labels)
-    return tuple(sorted(labels, key=int) if numeric else sorted(labels))
-
-
-def _labels_of(row: object) -> tuple[str, ...]:
-    match row:
-        case TextRow(label=str(label)):
-            return (label,)
-        case TextRow(label=tuple(labels)) | WordsRow(tags=tuple(labels)):
-            return labels
-    return ()
-
-
-def _metrics(name: str, kind: str, chosen: Iterable[str] | None) -> tuple[Metric, ...]:
-    if kind not in METRICS:
-        raise unknown("kind", kind, METRICS, f"task {name}")
-    known = {metric.name: metric for metric in METRICS[kind]}
-    names = tuple(USUAL[kind] if chosen is None else chosen)
+def _metrics(name: str, kind: type[Kind], chosen: Iterable[str] | None) -> tuple[Metric, ...]:
+    known = {metric.name: metric for metric in kind.metrics}
+    names = tuple(kind.usual if chosen is None else chosen)
     for each in names:
         if each not in known:
             raise unknown("metric", each, known, f"task {name}")

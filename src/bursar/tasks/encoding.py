@@ -3,8 +3,6 @@
 import json
 import logging
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -16,13 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bursar.errors import UserError
+from bursar.files import whole_folder
 from bursar.tasks.kinds.base import Array, Columns, Kind
 from bursar.tasks.rows import Row, Source
 from bursar.tasks.tokenizer import Tokenizer
 
 FORMAT = 2
 CHUNK = 2048
-IDS = "input_ids"
+IDS, MASK, SEGMENTS = "input_ids", "attention_mask", "token_type_ids"
+ITEM = "item"
+"""The column that says which item of the batch each sequence is of."""
 log = logging.getLogger(__name__)
 
 
@@ -48,6 +49,8 @@ class Encoded:
         offsets: where each sequence starts, shape `(sequences + 1,)`.
         sequences: where each item's sequences start, shape `(items + 1,)`; None if it has one.
         pads: by ragged column, what fills a short row.
+        held: columns that stay out of batches.
+        targets: columns that only the task's head and loss read; the rest is for the encoder.
     """
 
     items: int
@@ -60,6 +63,7 @@ class Encoded:
     sequences: NDArray[np.int64] | None
     pads: dict[str, int]
     held: frozenset[str]
+    targets: frozenset[str]
 
     def __len__(self) -> int:
         return self.items
@@ -71,29 +75,38 @@ class Encoded:
         bounds = self.offsets if self.sequences is None else self.offsets[self.sequences]
         return np.diff(bounds)
 
-    def batch(self, items: NDArray[np.int64]) -> dict[str, Array]:
-        """The columns of these items, padded to the longest row among them."""
+    def batch(self, items: NDArray[np.int64]) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Return what the encoder reads of these items, and their targets.
+
+        Ragged columns are padded to the longest row among the items.
+        """
         columns = {
             name: column[items] for name, column in self.dense.items() if name not in self.held
         }
-        if not self.ragged:
-            return columns
+        if self.ragged:
+            columns |= self._sequences(items)
+        inputs = {name: column for name, column in columns.items() if name not in self.targets}
+        return inputs, {name: columns[name] for name in columns if name in self.targets}
+
+    def _sequences(self, items: NDArray[np.int64]) -> dict[str, Array]:
+        """Return the columns of the sequences of these items."""
+        columns = {}
         which, counts = self.sequences_of(items)
         if self.sequences is not None:
-            columns["item"] = np.repeat(np.arange(len(items)), counts)
+            columns[ITEM] = np.repeat(np.arange(len(items)), counts)
         starts, ends = self.offsets[which], self.offsets[which + 1]
         longest = int((ends - starts).max())
         for name, values in self.ragged.items():
             if name not in self.held:
                 columns[name] = _padded(values, starts, ends, longest, self.pads.get(name, 0))
         positions = np.arange(longest)
-        columns["attention_mask"] = (positions < (ends - starts)[:, None]).astype(np.int64)
+        columns[MASK] = (positions < (ends - starts)[:, None]).astype(np.int64)
         for name, column in self.per_sequence.items():
             columns[name] = column[which]
         if "second" in columns:
             second = columns.pop("second").astype(np.int64)[:, None]
             after = (positions >= second) & (second > 0)
-            columns["token_type_ids"] = after * columns["attention_mask"]
+            columns[SEGMENTS] = after * columns[MASK]
         return columns
 
     def take(self, items: NDArray[np.int64]) -> "Encoded":
@@ -171,7 +184,7 @@ def _key(kind: Kind, source: Source, tokenizer: Tokenizer | None) -> str:
     parts = [
         str(FORMAT),
         source.fingerprint(),
-        json.dumps(kind.columns_spec(), sort_keys=True),
+        json.dumps(kind.columns_spec(), sort_keys=True) + kind.version(),
         tokenizer.fingerprint() if tokenizer else "",
     ]
     return blake2b("\x1f".join(parts).encode(), digest_size=16).hexdigest()
@@ -184,24 +197,14 @@ def _build(
     tokenizer: Tokenizer | None,
     on_rows: Callable[[int], None] | None,
 ) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix="making-", dir=folder.parent))
-    try:
-        with _Writer(aside, tokenizer) as writer:
-            for rows in _chunks(source.rows()):
-                writer.append(kind.encode(rows, tokenizer, source.where), len(rows))
-                if on_rows:
-                    on_rows(writer.rows)
-            if not writer.rows:
-                raise UserError(f"{source.where}: expected at least one row, found none")
-            writer.finish(source.skips())
-        try:
-            aside.rename(folder)
-        except OSError:  # another process was quicker with the same content
-            if not (folder / "meta.json").exists():
-                raise
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+    with whole_folder(folder, same=True) as aside, _Writer(aside, tokenizer) as writer:
+        for rows in _chunks(source.rows()):
+            writer.append(kind.encode(rows, tokenizer, source.where), len(rows))
+            if on_rows:
+                on_rows(writer.rows)
+        if not writer.rows:
+            raise UserError(f"{source.where}: expected at least one row, found none")
+        writer.finish(source.skips())
 
 
 def _chunks(rows: Iterator[Row]) -> Iterator[list[Row]]:
@@ -266,9 +269,6 @@ class _Writer:
         self._files[name].write(np.ascontiguousarray(array).tobytes())
 
     def finish(self, skipped: Mapping[str, int]) -> None:
-        for file in self._files.values():
-            file.flush()
-            os.fsync(file.fileno())  # a name in the cache promises its content
         meta = {
             "items": self._items,
             "rows": self.rows,
@@ -306,6 +306,7 @@ def load(folder: Path, kind: Kind) -> Encoded:
         sequences=_bounds(roles["sequences"]["sequences"]) if roles["sequences"] else None,
         pads={IDS: meta["pad"], **kind.pads},
         held=kind.held,
+        targets=kind.targets | {ITEM},
     )
 
 

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
 from bursar.errors import UserError, unknown
-from bursar.tasks.columns import ColumnMap, Table, assemble
+from bursar.tasks.column_map import ColumnMap
+from bursar.tasks.columns import Table, assemble
 from bursar.tasks.hub import HubTable, saved_split
+from bursar.tasks.kinds import Kind
 from bursar.tasks.readers import Conll, Csv, Jsonl, Mrqa, Parquet, Reader, Squad, Tsv
 from bursar.tasks.readers.record import brief
 from bursar.tasks.shapes import Shape
@@ -66,7 +68,7 @@ def from_files(
     text: str,
     label: str,
     test: Where | None = None,
-    kind: str = "classify",
+    kind: str | type[Kind] = "classify",
     pair: str | None = None,
     choices: Iterable[str] = (),
     labels: Iterable[str | int] | None = None,
@@ -85,7 +87,7 @@ def from_files(
         label: column of the class, number, classes (multilabel), tags (tag), answers (span) or
             position of the right choice (choose).
         test: a split to predict; it may do without the label's column.
-        kind: the kind of task.
+        kind: the kind of task: a name, or a class of one's own.
         pair: column of the second text; of the context (span).
         choices: columns of the choices, or the one that holds a list of them (choose).
         labels: the classes in order; None takes those of the training split.
@@ -107,9 +109,8 @@ def from_files(
         for split, place in places.items()
         if place is not None
     }
-    return assemble(
-        name, ColumnMap(kind, text, label, pair, tuple(choices)), tables, labels, metrics
-    )
+    columns = ColumnMap(text, label, pair, tuple(choices))
+    return assemble(name, kind, columns, tables, labels, metrics)
 
 
 def _table(name: str, place: Where, format_name: str | None, base: Path) -> Table:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bursar.errors import UserError
-from bursar.tasks.columns import ColumnMap, assemble
+from bursar.tasks.column_map import ColumnMap
+from bursar.tasks.columns import assemble
+from bursar.tasks.kinds import Kind
 from bursar.tasks.readers.record import Record
 from bursar.tasks.rows import Row
 from bursar.tasks.shapes import Shape, Skip
@@ -86,10 +88,11 @@ def from_hub(
     text: str,
     label: str,
     config: str | None = None,
+    revision: str | None = None,
     train: str = "train",
     dev: str = "validation",
     test: str | None = None,
-    kind: str = "classify",
+    kind: str | type[Kind] = "classify",
     pair: str | None = None,
     choices: Iterable[str] = (),
     labels: Iterable[str | int] | None = None,
@@ -105,10 +108,11 @@ def from_hub(
         text: column of the text; `label`, `pair` and `choices` as for `from_files`.
         label: column of the label; a column of classes gives the labels their names.
         config: which of the data set's configurations.
+        revision: which of its revisions; None takes the newest, and a run's own run.yaml names it.
         train: the split to train on, by its name there.
         dev: the split that scores are measured on.
         test: a split to predict.
-        kind: the kind of task.
+        kind: the kind of task: a name, or a class of one's own.
         pair: column of the second text.
         choices: columns of the choices.
         labels: the classes in order; None takes the data set's.
@@ -121,17 +125,18 @@ def from_hub(
     >>> from_hub("mine", hub=loaded, text="sentence", label="y").kind.labels
     ('+', '-')
     """
-    loaded = _loaded(hub, config, base or Path()) if isinstance(hub, (str, Path)) else hub
-    called = str(hub) if isinstance(hub, (str, Path)) else f"task {name}"
+    loaded, called = hub, f"task {name}"
+    if isinstance(hub, (str, Path)):
+        loaded, called = _loaded(hub, config, revision, base or Path()), str(hub)
+    assert isinstance(loaded, Mapping)
     splits = {"train": train, "dev": dev, "test": test}
     tables = {
         split: HubTable(_split(loaded, there, called), f"{called}, split {there}")
         for split, there in splits.items()
         if there is not None
     }
-    return assemble(
-        name, ColumnMap(kind, text, label, pair, tuple(choices)), tables, labels, metrics
-    )
+    columns = ColumnMap(text, label, pair, tuple(choices))
+    return assemble(name, kind, columns, tables, labels, metrics)
 
 
 def saved_split(path: Path) -> "Dataset":
@@ -142,9 +147,26 @@ def saved_split(path: Path) -> "Dataset":
     return found
 
 
-def _loaded(place: str | Path, config: str | None, base: Path) -> Mapping[str, "Dataset"]:
+def hub_revision(place: object) -> str | None:
+    """Return the newest revision of a data set of the hub; None if it cannot be asked."""
+    if not isinstance(place, str) or _is_saved(Path(place)):
+        return None
+    from huggingface_hub import HfApi
+
+    try:
+        return HfApi().dataset_info(place).sha
+    except (
+        Exception
+    ):  # offline, no such name, a hub that is down: loading it will say what is wrong
+        return None
+
+
+def _loaded(
+    place: str | Path, config: str | None, revision: str | None, base: Path
+) -> Mapping[str, "Dataset"]:
     folder = base / place
-    found = _from_disk(folder) if _is_saved(folder) else _from_hub(str(place), config)
+    saved = _is_saved(folder)
+    found = _from_disk(folder) if saved else _from_hub(str(place), config, revision)
     if not isinstance(found, dict):
         raise UserError(f"{place}: holds a single split; name its folder as `train` or `dev`.")
     return found
@@ -162,10 +184,10 @@ def _from_disk(folder: Path) -> Any:
         raise UserError(f"{folder}: not a saved data set ({_first_line(error)}).") from None
 
 
-def _from_hub(place: str, config: str | None) -> Any:
+def _from_hub(place: str, config: str | None, revision: str | None) -> Any:
     datasets = _library(place)
     try:
-        return datasets.load_dataset(place, config)
+        return datasets.load_dataset(place, config, revision=revision)
     except (OSError, ValueError, RuntimeError) as error:
         raise UserError(f"{place}: no such data set on the hub ({_first_line(error)}).") from None
 

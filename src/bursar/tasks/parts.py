@@ -22,6 +22,11 @@ class Split:
     def __len__(self) -> int:
         return len(self.encoded)
 
+    @property
+    def rows(self) -> int:
+        """How many rows there are; a long one may be several items."""
+        return int(getattr(self.encoded, "rows", len(self.encoded)))
+
     def at_most(self, rows: int | None) -> "Split":
         """At most so many rows, spread evenly over the split."""
         there = self.encoded.rows

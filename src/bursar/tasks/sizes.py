@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from bursar.files import write_whole
 from bursar.tasks.encoding import default_cache
 from bursar.tasks.rows import Source
 
@@ -11,8 +12,5 @@ def rows_of(source: Source, cache: Path | None = None) -> int:
     path = (cache or default_cache()) / "sizes" / source.fingerprint()
     if not path.exists():
         count = sum(1 for _ in source.rows())
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_suffix(".making")
-        aside.write_text(str(count))
-        aside.replace(path)
+        write_whole(path, str(count))
     return int(path.read_text())

@@ -4,59 +4,54 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import nn
 
-from bursar.models.multitask import MultiTaskModel
-from bursar.tasks.batches import Batch, in_order
-from bursar.tasks.encoding import Encoded
 from bursar.tasks.kinds.base import Scored
 from bursar.tasks.parts import Split
 from bursar.tasks.task import Task
 from bursar.training.folder import Scores
-
-
-def tensors(batch: Batch, device: torch.device) -> dict[str, Tensor]:
-    """A batch's columns on the device."""
-    return {name: torch.from_numpy(column).to(device) for name, column in batch.columns.items()}
+from bursar.training.loading import dev_batches
 
 
 @torch.inference_mode()
 def predict(
-    model: MultiTaskModel,
-    task: Task,
-    split: Encoded,
-    batch: int,
-    device: torch.device,
+    model: nn.Module, task: Task, split: Split, size: int, device: torch.device
 ) -> tuple[list[Any], float]:
-    """Raw predictions for all items of a split in order, and the mean loss where labels are."""
+    """Return raw predictions for all items of a split in order, and the mean loss of labelled ones.
+
+    Args:
+        model: any module that gives outputs by task for a batch.
+        task: whose items these are.
+        split: the items.
+        size: items in a batch.
+        device: where the model is.
+    """
     model.eval()
-    raw: list[Any] = [None] * len(split)
-    total = 0.0
-    for part in in_order(task.name, split, batch):
-        inputs = tensors(part, device)
-        logits = model(task.name, inputs)
-        total += float(task.kind.loss(logits, inputs)) * len(part.items)
-        for item, prediction in zip(part.items, task.kind.predictions(logits, inputs), strict=True):
-            raw[item] = prediction
-    return raw, total / len(split)
+    raw: dict[int, Any] = {}
+    losses = []
+    for batch in dev_batches(task.name, split.encoded, size, device):
+        outputs = model(batch)[task.name]
+        [part] = batch
+        losses.append(task.kind.loss(outputs, part.columns) * len(part.items))
+        raw |= zip(part.items.tolist(), task.kind.predictions(outputs, part.columns), strict=True)
+    return [raw[item] for item in range(len(raw))], float(torch.stack(losses).sum()) / len(raw)
 
 
-def evaluate(
-    model: MultiTaskModel, task: Task, split: Split, batch: int, device: torch.device
-) -> Scores:
-    """A task's metrics and loss on a split."""
-    raw, loss = predict(model, task, split.encoded, batch, device)
+def evaluate(model: nn.Module, task: Task, split: Split, size: int, device: torch.device) -> Scores:
+    """Return a task's metrics and loss on a split."""
+    raw, loss = predict(model, task, split, size, device)
     metrics = metrics_of(task, task.kind.scored(raw, split.encoded, split.source.rows()))
-    return Scores(mean(metrics), metrics, loss, len(split))
+    return Scores(mean(metrics), metrics, loss, split.rows)
 
 
-def baseline(task: Task, train: Encoded, split: Split) -> dict[str, float]:
-    """The metrics of predicting without looking: the majority class, the mean."""
-    return metrics_of(task, task.kind.baseline(train, split.encoded, split.source.rows()))
+def baseline(task: Task, train: Any, split: Split) -> float | None:
+    """Return the score of predicting without looking: the majority class, the mean."""
+    scored = task.kind.baseline(train, split.encoded, split.source.rows())
+    return None if scored is None else mean(metrics_of(task, scored))
 
 
 def metrics_of(task: Task, scored: Scored) -> dict[str, float]:
-    """Each metric of a task by name."""
+    """Return each metric of a task by name."""
     return {
         metric.name: float(metric.compute(scored.predicted, scored.expected, scored.groups))
         for metric in task.metrics
@@ -64,5 +59,5 @@ def metrics_of(task: Task, scored: Scored) -> dict[str, float]:
 
 
 def mean(values: Mapping[str, float]) -> float:
-    """The plain mean: of a task's metrics, of a run's scores."""
+    """Return the plain mean: of a task's metrics, of a run's scores."""
     return sum(values.values()) / len(values)

@@ -1,8 +1,12 @@
 """The folder of a run, as far as it can be read without loading torch."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from bursar.config import RunConfig, parse, read_yaml
 from bursar.errors import UserError
@@ -12,6 +16,7 @@ JOURNAL = "journal.jsonl"
 SCORES = "scores.json"
 CHECKPOINTS = "checkpoints"
 MODEL = "model"
+REPORT = "report.html"
 
 
 @dataclass(frozen=True)
@@ -22,8 +27,8 @@ class Scores:
         score: the mean of its metrics.
         metrics: each of them.
         loss: mean negative log-likelihood.
-        examples: how many items were read.
-        baseline: the score of predicting without looking; None where it was not asked for.
+        examples: how many rows were read.
+        baseline: the score of predicting without looking; None where it is not known.
     """
 
     score: float
@@ -43,6 +48,7 @@ class Finished:
         tasks: by task, its score, metrics and loss on the dev split.
         forward: examples that passed forward through the model.
         backward: examples that passed backward.
+        objective: the value of the run's objective there; higher is better.
     """
 
     step: int
@@ -50,23 +56,56 @@ class Finished:
     tasks: dict[str, Scores]
     forward: int
     backward: int
+    objective: float | None = None
 
 
 def config_of(folder: Path) -> RunConfig:
-    """The configuration of the run in a folder."""
+    """Return the configuration of the run in a folder."""
     if not (folder / RUN).exists():
         raise UserError(f"{folder}: expected a run folder, found no {RUN} in it")
     return parse(read_yaml(folder / RUN), str(folder / RUN))
 
 
 def finished(folder: Path) -> Finished:
-    """The scores of the finished run in a folder."""
+    """Return the scores of the finished run in a folder."""
     path = folder / SCORES
     if not path.exists():
         raise UserError(
             f"{folder}: expected a finished run, found no {SCORES}; "
             f"go on with it by `bursar resume {folder}`"
         )
-    values = json.loads(path.read_text())
-    values["tasks"] = {name: Scores(**scores) for name, scores in values["tasks"].items()}
-    return Finished(**values)
+    try:
+        values = json.loads(path.read_text())
+        values["tasks"] = {name: Scores(**scores) for name, scores in values["tasks"].items()}
+        return Finished(**values)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(f"{path}: expected the scores of a run, found {error!r}") from None
+
+
+def check_free(folder: Path) -> None:
+    """Raise if there is a run in the folder, or anything that a run would overwrite."""
+    if (folder / RUN).exists():
+        raise UserError(
+            f"{folder}: there is a run here already; go on with it by `bursar resume {folder}`, "
+            "or choose another folder with --out"
+        )
+    for name in (JOURNAL, SCORES, CHECKPOINTS, MODEL, REPORT):
+        if (folder / name).exists():
+            raise UserError(
+                f"{folder / name}: a run would overwrite it, and no run has written it; "
+                "choose another folder with --out"
+            )
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock: nobody else runs in it; it is released however the process ends."""
+    lock = FileLock(folder / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise UserError(f"{folder}: another process is running in this folder") from None
+    try:
+        yield
+    finally:
+        lock.release()

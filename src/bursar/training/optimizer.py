@@ -11,8 +11,14 @@ from bursar.config import Optimizer
 from bursar.models.multitask import MultiTaskModel
 
 
-def build_optimizer(model: MultiTaskModel, config: Optimizer) -> TorchOptimizer:
-    """Four groups: encoder and heads, each with and without weight decay."""
+def build_optimizer(model: nn.Module, config: Optimizer) -> TorchOptimizer:
+    """Make the optimiser: encoder and heads, each with and without weight decay.
+
+    In a module of one's own nothing is known of heads, and all of it learns at the same rate.
+    """
+    modules: list[tuple[nn.Module, float]] = [(model, 1.0)]
+    if isinstance(model, MultiTaskModel):
+        modules = [(model.encoder, 1.0), (model.heads, config.head_factor)]
     groups = [
         {
             "params": params,
@@ -20,7 +26,7 @@ def build_optimizer(model: MultiTaskModel, config: Optimizer) -> TorchOptimizer:
             "base_lr": config.lr * factor,
             "weight_decay": decay,
         }
-        for module, factor in ((model.encoder, 1.0), (model.heads, config.head_factor))
+        for module, factor in modules
         for params, decay in zip(_split(module), (config.weight_decay, 0.0), strict=True)
         if params
     ]

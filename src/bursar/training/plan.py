@@ -1,17 +1,14 @@
 """What a budget would buy, before it is spent."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from bursar.config import RunConfig, build_decider
-from bursar.policies import Policy
-from bursar.rng import stream
-from bursar.training.prepare import Prepared, Reading, prepare, resolve, run_info_of, tokenizer_of
-
-FIRST = 1000
+from bursar.training.assembly import own_encoder, tokenizer_of
+from bursar.training.prepare import prepare, read_texts, resolve, run_info_of
+from bursar.training.watching import Watchers
 
 
 @dataclass(frozen=True)
@@ -23,7 +20,7 @@ class Planned:
         rows: training rows.
         dev: dev rows.
         length: mean tokens of a training item.
-        share: the share of the draws that the policy asks for at the start.
+        share: its share of all examples that the budget trains on, before anything is learned.
         epochs: how often the budget would see each training item at that share.
     """
 
@@ -36,38 +33,25 @@ class Planned:
 
 
 def plan(
-    config: RunConfig, cache: Path | None = None, reading: Reading | None = None
+    config: RunConfig, cache: Path | None = None, watchers: Watchers | None = None
 ) -> list[Planned]:
-    """The mixture that a run file asks for; reads the data, trains nothing."""
+    """Return the mixture that a run file asks for; reads the data, trains nothing."""
     tasks = resolve(config)
-    tokenizer = tokenizer_of(tasks, config.model, cache)
-    prepared = prepare(tasks, tokenizer, config, cache, reading)
-    shares = _shares(config, prepared)
-    return [_planned(entry, share, config) for entry, share in zip(prepared, shares, strict=True)]
-
-
-def _shares(config: RunConfig, prepared: Sequence[Prepared]) -> list[float]:
-    """What the policy asks for in its first draws, before it has learned anything.
-
-    A selector or a weighting treats every task alike at the start.
-    """
-    decider = build_decider(config, run_info_of(config, prepared))
-    if not isinstance(decider, Policy):
-        return [1 / len(prepared)] * len(prepared)
-    rng = stream(config.seed, "plan")
-    draws = [decider.ask(rng).probabilities for _ in range(min(FIRST, config.budget.steps))]
-    shares: list[float] = np.mean(draws, axis=0).tolist()
-    return shares
-
-
-def _planned(entry: Prepared, share: float, config: RunConfig) -> Planned:
-    items = len(entry.train)
-    examples = config.budget.steps * config.budget.batch * share
-    return Planned(
-        entry.task.name,
-        entry.train.rows,
-        entry.dev.encoded.rows,
-        float(np.mean(entry.train.lengths())),
-        share,
-        examples / items,
-    )
+    own = own_encoder(config)
+    tokenizer = tokenizer_of(tasks, config, cache, own) if read_texts(tasks) else None
+    prepared = prepare(tasks, tokenizer, config, cache, watchers)
+    info = run_info_of(config, prepared)
+    driver = config.family.load_driver()
+    examples = driver.expected_examples(build_decider(config, info), config, info.sizes)
+    total = sum(examples.values())
+    return [
+        Planned(
+            entry.task.name,
+            entry.train.rows,
+            entry.dev.rows,
+            float(np.mean(entry.train.lengths())),
+            examples[entry.task.name] / total,
+            examples[entry.task.name] / len(entry.train),
+        )
+        for entry in prepared
+    ]

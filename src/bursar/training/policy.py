@@ -1,132 +1,147 @@
-"""Training as a policy says: draw, batch, step, outcome."""
+"""The driver of policies: draw, batch, step, outcome."""
 
 import time
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from bursar import rng as streams
-from bursar.policies import DevScore, Draw, Gain, Outcome, Policy, Uncertainty
+from bursar.config import RunConfig
+from bursar.journal import Journal
+from bursar.policies import DevScore, Draw, Gain, Outcome, Policy, Signal, Uncertainty
 from bursar.rng import seed_for
-from bursar.tasks.batches import Batch, in_order
+from bursar.tasks.batches import Batch
 from bursar.tasks.parts import Split
-from bursar.training.evaluation import evaluate, tensors
-from bursar.training.trainer import Job, Trainer, finite
+from bursar.training.driver import Driver
+from bursar.training.engine import Engine
+from bursar.training.loading import dev_batches
+from bursar.training.stepper import Moved, Stepper
 from bursar.uncertainty import measure, predictive_samples
 
+FIRST = 1000
+"""Draws that a plan looks at."""
 
-class PolicyTrainer(Trainer):
-    """Gives each step of the budget to the task that a policy draws.
 
-    Args:
-        job: what it works with.
-        policy: who decides.
-    """
+class PolicyDriver(Driver):
+    """Gives each step of the budget to the task that a policy draws."""
 
-    def __init__(self, job: Job, policy: Policy) -> None:
-        super().__init__(job)
-        self.policy = policy
-        self.rng = streams.stream(self.config.seed, "draws")
+    decider: Policy
+    can_change_tasks = True
+
+    def __init__(self, engine: Engine, decider: Policy, journal: Journal) -> None:
+        super().__init__(engine, decider, journal)
+        self.stepper = Stepper(engine)
+        self.rng = streams.stream(engine.config.seed, "draws")
         self._probes: dict[tuple[str, int | None], Split] = {}
+
+    @classmethod
+    def expected_examples(
+        cls, decider: Policy, config: RunConfig, sizes: Mapping[str, int]
+    ) -> dict[str, float]:
+        """Return what the first draws ask for, before anything is learned."""
+        rng = streams.stream(config.seed, "plan")
+        draws = [decider.ask(rng).probabilities for _ in range(min(FIRST, config.budget.steps))]
+        examples = config.budget.steps * config.budget.batch
+        return dict(zip(decider.tasks, (np.mean(draws, axis=0) * examples).tolist(), strict=True))
 
     def advance(self) -> None:
         """Draw, batch, step, outcome."""
         began = time.perf_counter()
         step = self.step + 1
-        draw = self.policy.ask(self.rng)
-        batch = self.streams[draw.task].next()
-        [loss] = self.update(step, [(batch, 1.0)])
-        outcome = self.measure(step, draw, batch, loss)
-        self.policy.tell(outcome)
+        draw = self.decider.ask(self.rng)
+        batch = self.engine.loader.next(draw.task)
+        moved = self.stepper.step(step, batch, {draw.task: 1.0})
+        outcome = self._outcome(step, draw, batch, moved)
+        self.decider.tell(outcome)
         self.step = step
-        self.journal.draw(
+        record = self.journal.draw(
             step,
             outcome,
-            examples=len(batch.items),
+            examples=batch.examples,
             tokens=batch.tokens,
             seconds=round(time.perf_counter() - began, 4),
         )
-        for watcher in self.watchers:
-            watcher.stepped(step, draw.task, loss, batch.tokens)
+        self.engine.watchers.advanced(record)
 
-    def measure(self, step: int, draw: Draw, batch: Batch, loss: float) -> Outcome:
-        """The outcome of a draw, with the signals that the policy wants for it and no others."""
-        gain = score = uncertainty = None
-        for signal in self.policy.due():
-            if isinstance(signal, Gain):
-                after = self._loss_again(step, batch)
-                gain = loss - finite(after, f"task {draw.task}, step {step}: the loss afterwards")
-            elif isinstance(signal, DevScore):
-                score = self._score(signal)
-            elif isinstance(signal, Uncertainty):
-                uncertainty = self._uncertainty(step, signal)
-        return Outcome(draw, loss=loss, gain=gain, score=score, uncertainty=uncertainty)
+    def _outcome(self, step: int, draw: Draw, batch: Batch, moved: Moved) -> Outcome:
+        """Measure the signals that the policy wants of a draw, and no others."""
+        due = {type(signal): signal for signal in self.decider.due(draw)}
+        after = [self._losses_again(step, batch)] if Gain in due else []
+        loss, *gone = self.stepper.read(step, batch, moved, *after)
+        return Outcome(
+            draw,
+            loss=loss,
+            gain=loss - gone[0] if gone else None,
+            score=self._score(due.get(DevScore)),
+            uncertainty=self._uncertainty(step, due.get(Uncertainty)),
+        )
 
     @torch.no_grad()
-    def _loss_again(self, step: int, batch: Batch) -> float:
-        """The loss on the same batch under the same dropout masks."""
-        self.model.train()  # another signal may have put dropout off
-        self.seed_dropout(step)
-        self.spent.forward += len(batch.items)
-        return sum(float(self.loss(batch.task, part)) * share for share, part in self.parts(batch))
+    def _losses_again(self, step: int, batch: Batch) -> Tensor:
+        """Return the loss on the same batch under the same dropout."""
+        return self.stepper.losses(step, batch)
 
-    def _score(self, signal: DevScore) -> float:
-        """The dev score of the task that the signal names."""
-        split = self._probe(signal.task, signal.examples)
-        self.spent.forward += len(split)
-        task = self.tasks[signal.task]
-        size = self.config.evaluate.batch
-        return evaluate(self.model, task, split, size, self.device).score
+    def _score(self, signal: Signal | None) -> float | None:
+        if not isinstance(signal, DevScore):
+            return None
+        return self.engine.score(signal.task, self._probe(signal.task, signal.examples)).score
 
-    def _uncertainty(self, step: int, signal: Uncertainty) -> dict[str, float]:
-        """The model's uncertainty on the dev examples of each task."""
-        seed = seed_for(self.config.seed, "uncertainty", step)
-        return {name: self._unsure(name, signal, seed) for name in self.tasks}
+    def _uncertainty(self, step: int, signal: Signal | None) -> dict[str, float] | None:
+        """Return the model's uncertainty on the dev examples of each task."""
+        if not isinstance(signal, Uncertainty):
+            return None
+        seed = seed_for(self.engine.config.seed, "uncertainty", step)
+        return {name: self._uncertainty_on(name, signal, seed) for name in self.engine.tasks}
 
-    def _unsure(self, name: str, signal: Uncertainty, seed: int) -> float:
+    def _uncertainty_on(self, name: str, signal: Uncertainty, seed: int) -> float:
+        engine = self.engine
         split = self._probe(name, signal.examples)
-        batches = list(in_order(name, split.encoded, self.config.evaluate.batch))
-        self.spent.forward += signal.passes * len(split)
+        size = engine.config.evaluate.batch
+        batches = list(dev_batches(name, split.encoded, size, engine.device))
+        engine.spent.forward += signal.passes * len(split)
+        kind = engine.tasks[name].kind
 
         def predict(batch: Batch) -> Tensor:
-            inputs = tensors(batch, self.device)
-            return self.tasks[name].kind.distribution(self.model(name, inputs), inputs)
+            return kind.distribution(engine.outputs(batch)[name], batch.parts[0].columns)
 
-        samples = predictive_samples(self.model, predict, batches, signal.passes, seed)
+        samples = predictive_samples(engine.model, predict, batches, signal.passes, seed)
         return measure(samples, signal.score, self._residual(name, split, signal))
 
     def _residual(self, name: str, split: Split, signal: Uncertainty) -> float:
-        """The mean squared error of a regression, which its entropy needs; 1 elsewhere."""
-        if signal.score != "entropy" or self.tasks[name].kind.name != "regress":
+        """Return the mean squared error of a regression, which its entropy needs; 1 elsewhere."""
+        if signal.score != "entropy" or self.engine.tasks[name].kind.name != "regress":
             return 1.0
-        task, size = self.tasks[name], self.config.evaluate.batch
-        self.spent.forward += len(split)
-        return 2 * evaluate(self.model, task, split, size, self.device).loss
+        return 2 * self.engine.score(name, split).loss
 
     def _probe(self, task: str, examples: int | None) -> Split:
-        """The dev examples that signals are measured on, the same ones each time."""
+        """Return the dev examples that signals are measured on, the same ones each time."""
         if (task, examples) not in self._probes:
-            self._probes[task, examples] = self.dev[task].at_most(examples)
+            self._probes[task, examples] = self.engine.dev[task].at_most(examples)
         return self._probes[task, examples]
 
-    def diagnostics(self) -> dict[str, Any]:
-        """What the policy believes."""
-        return self.policy.diagnostics()
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the optimiser's state as named tensors."""
+        return self.stepper.tensors()
+
+    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take up what `tensors` gave."""
+        self.stepper.load_tensors(tensors)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but tensors that the next step depends on."""
-        own = {"policy": self.policy.state_dict(), "draws": streams.state_of(self.rng)}
+        """Return everything but tensors that the next step depends on."""
+        own = {"policy": self.decider.state_dict(), "draws": streams.state_of(self.rng)}
         return super().state_dict() | own
 
-    def load_state_dict(self, step: int, state: Mapping[str, Any]) -> None:
-        """Stand where `state_dict` was taken, after `step` steps."""
-        super().load_state_dict(step, state)
-        self.policy.load_state_dict(state["policy"])
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Stand where `state_dict` was taken."""
+        super().load_state_dict(state)
+        self.decider.load_state_dict(state["policy"])
         self.rng = streams.restore(state["draws"])
 
-    def adopt(self, step: int, state: Mapping[str, Any], model: Mapping[str, Tensor]) -> None:
-        """Go on from a run with other tasks; the policy starts anew, its random stream does not."""
-        super().adopt(step, state, model)
+    def adopt(self, state: Mapping[str, Any]) -> None:
+        """Go on from a run with other tasks: the policy starts anew, its random stream does not."""
+        super().adopt(state)
         self.rng = streams.restore(state["draws"])

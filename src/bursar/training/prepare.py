@@ -1,37 +1,37 @@
-"""From a run file's tasks to encoded splits."""
+"""From a run file's tasks to items that batches are made of."""
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bursar.config import RunConfig
+from bursar.config import RunConfig, is_own, own_class
 from bursar.errors import UserError, unknown
 from bursar.run_info import RunInfo
 from bursar.tasks import catalogue
-from bursar.tasks.encoding import Encoded, encode
+from bursar.tasks.data import PythonSource
+from bursar.tasks.encoding import encode
 from bursar.tasks.files import from_files
 from bursar.tasks.hub import from_hub
+from bursar.tasks.kinds import Kind
 from bursar.tasks.parts import Split, hold_out, some_rows
 from bursar.tasks.rows import ChoiceRow, ImageRow, QuestionRow, Row, TextRow, WordsRow
 from bursar.tasks.task import Task
 from bursar.tasks.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from bursar.models.spec import ModelSpec
-
-Reading = Callable[[str, str, int], None]
-"""Is told of task, split and rows while texts are being encoded."""
+from bursar.training.watching import Watchers
 
 PARTS = {"rows", "held_out"}
 """Keys of a run file's task that take a part of a task which has a name."""
 
+Given = Mapping[str, Task]
+"""Tasks made in Python, by name."""
+
 
 @dataclass(frozen=True)
 class Prepared:
-    """A task with its encoded splits: what the trainer trains on.
+    """A task with its splits: what is trained on.
 
     Args:
         task: the task; its kind has seen the training split.
@@ -40,14 +40,13 @@ class Prepared:
     """
 
     task: Task
-    train: Encoded
+    train: Any
     dev: Split
 
 
-def resolve(config: RunConfig, given: Mapping[str, Task] | None = None) -> list[Task]:
-    """The tasks that a configuration names: given ones first, then the catalogue, own and hub."""
-    data = Path(config.data) if config.data else None
-    tasks = [_task(entry, data, given or {}) for entry in config.tasks]
+def resolve(config: RunConfig, given: Given | None = None) -> list[Task]:
+    """Return the tasks that a configuration names: given ones first, then the catalogue."""
+    tasks = [_task(entry, config, given or {}) for entry in config.tasks]
     names = [task.name for task in tasks]
     for name in names:
         if names.count(name) > 1:
@@ -55,35 +54,40 @@ def resolve(config: RunConfig, given: Mapping[str, Task] | None = None) -> list[
     return tasks
 
 
-def _task(entry: str | dict[str, Any], data: Path | None, given: Mapping[str, Task]) -> Task:
+def _task(entry: str | dict[str, Any], config: RunConfig, given: Given) -> Task:
     if isinstance(entry, str):
+        data = Path(config.data) if config.data else None
         return given[entry] if entry in given else catalogue.find(entry, data)
     if "hub" in entry:
         make: Callable[..., Task] = from_hub
     else:
-        make = partial(_slice, data=data, given=given) if PARTS & entry.keys() else from_files
+        part = partial(_part, config=config, given=given)
+        make = part if PARTS & entry.keys() else from_files
     _check_keys(entry, make)
+    if is_own(entry.get("kind")):
+        where = f"tasks: {entry['name']}: kind"
+        entry = entry | {"kind": own_class(entry["kind"], Kind, where, config.code)}
     try:
         return make(**entry)
     except TypeError as error:  # a value of another type than the key has
         raise UserError(f"tasks: {entry['name']}: {error}") from None
 
 
-def _slice(
+def _part(
     name: str,
     *,
     rows: int | None = None,
     held_out: float | None = None,
-    data: Path | None,
-    given: Mapping[str, Task],
+    config: RunConfig,
+    given: Given,
 ) -> Task:
-    """A task that has a name, with fewer training rows, or a dev split made of some of them."""
+    """Return a named task with fewer training rows, or a dev split made of some of them."""
     where = f"tasks: {name}"
     if rows is not None and (not isinstance(rows, int) or rows < 2):
         raise UserError(f"{where}: rows: expected a whole number above 1, found {rows!r}")
     if held_out is not None and not (isinstance(held_out, float) and 0 < held_out < 1):
         raise UserError(f"{where}: held_out: expected a number between 0 and 1, found {held_out!r}")
-    task = _task(name, data, given)
+    task = _task(name, config, given)
     splits = dict(task.splits)
     if held_out is not None:
         splits["test"] = task.split("dev")
@@ -94,7 +98,7 @@ def _slice(
 
 
 def _check_keys(entry: Mapping[str, Any], make: Callable[..., Task]) -> None:
-    """A task's keys are the arguments of the function that makes it."""
+    """Raise unless a task's keys are the arguments of the function that makes it."""
     bound = make.keywords if isinstance(make, partial) else {}
     arguments = inspect.signature(make).parameters
     known = {key: argument for key, argument in arguments.items() if key not in bound}
@@ -107,36 +111,27 @@ def _check_keys(entry: Mapping[str, Any], make: Callable[..., Task]) -> None:
             raise UserError(f"{where}: expected a value for {key}, found none")
 
 
-def tokenizer_of(
-    tasks: Sequence[Task], spec: "ModelSpec", cache: Path | None = None
-) -> Tokenizer | None:
-    """The tokenizer for these tasks; None if they are images."""
-    images = {task.name: isinstance(_first(task), ImageRow) for task in tasks}
-    if all(images.values()):
-        return None
-    if any(images.values()):
-        mixed = ", ".join(name for name, image in images.items() if image)
-        raise UserError(f"tasks: expected all texts or all images, found images in {mixed} alone")
-    from bursar.models.store import Texts, tokenizer_for
-
-    sources = [task.split("train") for task in tasks]
-    fingerprint = "\x1f".join(source.fingerprint() for source in sources)
-    return tokenizer_for(
-        spec,
-        Texts(fingerprint, lambda: (text for source in sources for text in _texts(source.rows()))),
-        cache,
-    )
+def read_texts(tasks: Sequence[Task]) -> bool:
+    """Return whether the tasks are texts, so that a tokenizer is needed; not if they are images."""
+    texts = {task.name: _reads_text(task) for task in tasks}
+    if len(set(texts.values())) == 1:
+        return texts[tasks[0].name]
+    mixed = ", ".join(name for name, text in texts.items() if not text)
+    raise UserError(f"tasks: expected all texts or all images, found no texts in {mixed} alone")
 
 
-def _first(task: Task) -> Row:
+def _reads_text(task: Task) -> bool:
     source = task.split("train")
+    if isinstance(source, PythonSource):
+        return False
     row = next(source.rows(), None)
     if row is None:
         raise UserError(f"{source.where}: expected at least one row, found none")
-    return row
+    return not isinstance(row, ImageRow)
 
 
-def _texts(rows: Iterable[Row]) -> Iterator[str]:
+def texts_of(rows: Iterable[Row]) -> Iterator[str]:
+    """Yield all texts of some rows."""
     for row in rows:
         match row:
             case TextRow(text=text, pair=pair):
@@ -156,10 +151,11 @@ def prepare(
     tokenizer: Tokenizer | None,
     config: RunConfig,
     cache: Path | None = None,
-    reading: Reading | None = None,
+    watchers: Watchers | None = None,
 ) -> list[Prepared]:
     """Read and encode the train and dev splits of each task, or find them in the cache."""
-    return [_prepare(task, tokenizer, config, cache, reading) for task in tasks]
+    watchers = watchers or Watchers()
+    return [_prepare(task, tokenizer, config, cache, watchers) for task in tasks]
 
 
 def _prepare(
@@ -167,10 +163,10 @@ def _prepare(
     tokenizer: Tokenizer | None,
     config: RunConfig,
     cache: Path | None,
-    reading: Reading | None,
+    watchers: Watchers,
 ) -> Prepared:
-    train = read_split(task, "train", tokenizer, cache, reading)
-    dev = read_split(task, "dev", tokenizer, cache, reading)
+    train = read_split(task, "train", tokenizer, cache, watchers)
+    dev = read_split(task, "dev", tokenizer, cache, watchers)
     for split in (train, dev):
         _all_labelled(task, split)
     try:
@@ -185,28 +181,29 @@ def read_split(
     name: str,
     tokenizer: Tokenizer | None,
     cache: Path | None = None,
-    reading: Reading | None = None,
+    watchers: Watchers | None = None,
 ) -> Split:
-    """One split of a task, encoded."""
+    """Return one split of a task, encoded."""
     source = task.split(name)
-
-    def on_rows(rows: int) -> None:
-        if reading is not None:
-            reading(task.name, name, rows)
-
-    return Split(encode(task.kind, source, tokenizer, cache, on_rows), source)
+    if isinstance(source, PythonSource):
+        return Split(source.items, source)  # type: ignore[arg-type]
+    told = watchers or Watchers()
+    encoded = encode(
+        task.kind, source, tokenizer, cache, lambda rows: told.reading(task.name, name, rows)
+    )
+    return Split(encoded, source)
 
 
 def _all_labelled(task: Task, split: Split) -> None:
-    hidden = task.kind.unlabelled(split.encoded)
-    if hidden.any():
+    missing = task.kind.unlabelled(split.encoded)
+    if missing.any():
         raise UserError(
             f"{split.source.where}: expected a label in every row, found none in "
-            f"{int(hidden.sum())} of {len(hidden)}"
+            f"{int(missing.sum())} of {len(missing)}"
         )
 
 
 def run_info_of(config: RunConfig, prepared: Sequence[Prepared]) -> RunInfo:
-    """What the one who decides may know of the run."""
+    """Return what the decider may know of the run."""
     sizes = {entry.task.name: len(entry.train) for entry in prepared}
     return RunInfo(sizes, config.budget.steps, config.budget.batch)

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bursar.errors import RunInterruptedError
-from bursar.journal import Round
 from bursar.rng import seed_for
 from bursar.weighting.base import (
     DevLoss,
@@ -28,6 +27,7 @@ from bursar.weighting.base import (
     play,
 )
 from bursar.weighting.deltas import Deltas
+from bursar.weighting.record import Round
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ class Feed(Protocol):
 
 
 @dataclass
-class _Kept:
-    """A candidate that a round may end with: tensors of the model and of the optimiser."""
+class _Candidate:
+    """What a round may end with: tensors of the model and of the optimiser."""
 
     model: dict[str, Tensor]
     optimizer: dict[str, Any]
@@ -115,11 +115,11 @@ class Rounds:
         self._deltas = Deltas(model, len(weighting.tasks), self._target)
         self._optimizers: dict[str, dict[str, Any]] = {}
         self._candidate: dict[str, Any] = {}
-        self._kept: _Kept | None = None
+        self._chosen: _Candidate | None = None
 
     def advance(self) -> Report:
         """Play one round."""
-        self._kept = None
+        self._chosen = None
         self._deltas.rebase()
         report = play(self.weighting, self)
         self._settle()
@@ -128,9 +128,9 @@ class Rounds:
 
     def _settle(self) -> None:
         """Take up the candidate that was kept, if any was."""
-        if self._kept is not None:
-            self.model.load_state_dict(self._kept.model)
-            self._optimizers["joint"] = self._kept.optimizer
+        if self._chosen is not None:
+            self.model.load_state_dict(self._chosen.model)
+            self._optimizers["joint"] = self._chosen.optimizer
 
     def scores(self) -> dict[str, float]:
         """Each task's dev score, on the data for selecting the model."""
@@ -196,14 +196,14 @@ class Rounds:
 
     def keep(self) -> None:
         """Let the round end at the candidate, in place of any that was kept before."""
-        self._kept = copy.deepcopy(_Kept(self.model.state_dict(), self._candidate))
+        self._chosen = copy.deepcopy(_Candidate(self.model.state_dict(), self._candidate))
 
-    def _dev(self, batch: int | None, turn: int) -> list[tuple[float, Work]]:
-        """Dev batches, each with its share of the examples."""
+    def _dev(self, batch: int | None, turn: int) -> Iterator[tuple[float, Work]]:
+        """Yield dev batches, each with its part of all examples that are used."""
         self._working(f"round {self.number + 1}: the dev loss of {self.weighting.target}")
-        works = list(self.feed.dev(batch, turn))
-        examples = sum(work.examples for work in works)
-        return [(work.examples / examples, work) for work in works]
+        for work in self.feed.dev(batch, turn):
+            whole = self.feed.dev_size() if batch is None else work.examples
+            yield work.examples / whole, work
 
     def _optimizer(self, slot: str, fresh: bool) -> Optimizer:
         optimizer = self._new_optimizer()

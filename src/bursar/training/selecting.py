@@ -1,19 +1,25 @@
-"""Training as a selector says: candidates, scores, a mixed batch, a step."""
+"""The driver of selectors: candidates, scores, a mixed batch, a step."""
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from bursar.journal import SelectionStep
-from bursar.models.frozen import FROZEN_STATES
+from bursar.config import RunConfig
+from bursar.errors import UserError
+from bursar.journal import Journal
 from bursar.selection import Selector, Usage
-from bursar.tasks.batches import Batch
+from bursar.selection.record import SelectionStep
+from bursar.tasks.batches import FROZEN_STATES, Batch
+from bursar.training.driver import Driver
+from bursar.training.engine import Engine
 from bursar.training.scoring import Candidates, Scorer
-from bursar.training.trainer import Job, Trainer
+from bursar.training.stepper import Stepper
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,44 +27,43 @@ class Chosen:
     """What one step trains on.
 
     Args:
-        batches: examples of one task each.
+        items: by task, the items; the tasks in the order in which they stand in the batch.
+        states: what the frozen layers gave for them, in that order; None to compute it.
         candidates: by task, how many were scored for the step.
     """
 
-    batches: list[Batch]
+    items: Mapping[str, NDArray[np.int64]]
+    states: Sequence[NDArray[np.float32]] | None
     candidates: Mapping[str, int]
 
-    @property
-    def examples(self) -> int:
-        """How many examples there are."""
-        return sum(len(batch.items) for batch in self.batches)
 
-
-class SelectionTrainer(Trainer):
+class SelectionDriver(Driver):
     """Trains each step of the budget on the examples that a selector chooses.
 
-    Candidates come from each task's stream, so a batch of them has like lengths. Each chosen
-    example counts the same in its step. Where lower layers are frozen, training starts from what
-    they gave when the candidate was scored.
-
-    Args:
-        job: what it works with.
-        selector: who decides.
+    Candidates come from each task's stream, so a batch of them has like lengths. The chosen ones of
+    all tasks make one mixed batch, which passes through the model once; each example counts the
+    same. Where lower layers are frozen, training starts from what they gave in scoring.
     """
 
-    def __init__(self, job: Job, selector: Selector) -> None:
-        super().__init__(job)
-        self.selector = selector
-        self.usage = Usage({name: len(stream.split) for name, stream in self.streams.items()})
-        self._scorer = Scorer(
-            self.model,
-            {name: task.kind for name, task in self.tasks.items()},
-            selector,
-            seed=self.config.seed,
-            device=self.device,
-            autocast=self._autocast,
-        )
+    decider: Selector
+
+    def __init__(self, engine: Engine, decider: Selector, journal: Journal) -> None:
+        super().__init__(engine, decider, journal)
+        if missing := sorted(set(engine.tasks) - set(engine.loader.items)):
+            raise UserError(
+                f"selection: expected tasks with a data set, found a loader for {missing[0]}"
+            )
+        self.stepper = Stepper(engine)
+        self.usage = Usage({name: len(items) for name, items in engine.loader.items.items()})
+        self._scorer = Scorer(engine, decider)
         self._waiting: list[Chosen] = []
+
+    @classmethod
+    def expected_examples(
+        cls, decider: Selector, config: RunConfig, sizes: Mapping[str, int]
+    ) -> dict[str, float]:
+        """Return equal parts: which examples are uncertain is not known yet."""
+        return dict.fromkeys(sizes, config.budget.steps * config.budget.batch / len(sizes))
 
     def advance(self) -> None:
         """Candidates, scores, a mixed batch, a step."""
@@ -67,31 +72,24 @@ class SelectionTrainer(Trainer):
         if not self._waiting:
             self._waiting = self.select(step)
         chosen = self._waiting.pop(0)
-        shares = [len(batch.items) / chosen.examples for batch in chosen.batches]
-        losses = self.update(step, list(zip(chosen.batches, shares, strict=True)))
-        for batch in chosen.batches:
-            self.usage.add(batch.task, batch.items)
+        batch = self._batch(chosen)
+        weights = {part.task: len(part.items) / batch.examples for part in batch}
+        moved = self.stepper.step(step, batch, weights)
+        losses = self.stepper.read(step, batch, moved)
+        for part in batch:
+            self.usage.add(part.task, part.items)
         self.step = step
-        self._write(chosen, losses, round(time.perf_counter() - began, 4))
-
-    def _write(self, chosen: Chosen, losses: list[float], seconds: float) -> None:
-        counts = {batch.task: len(batch.items) for batch in chosen.batches}
-        by_task = dict(zip(counts, losses, strict=True))
-        loss = sum(by_task[task] * count for task, count in counts.items()) / chosen.examples
         record = SelectionStep(
-            step=self.step,
+            step=step,
             candidates=dict(chosen.candidates),
-            chosen=counts,
+            chosen={part.task: len(part.items) for part in batch},
             used=self.usage.fraction,
-            loss=loss,
-            losses=by_task,
-            tokens=sum(batch.tokens for batch in chosen.batches),
-            seconds=seconds,
+            losses=dict(zip(batch.tasks, losses, strict=True)),
+            tokens=batch.tokens,
+            seconds=round(time.perf_counter() - began, 4),
         )
         self.journal.append(record)
-        for watcher in self.watchers:
-            most = max(counts, key=lambda task: counts[task])
-            watcher.stepped(self.step, most, loss, record.tokens or 0)
+        self.engine.watchers.advanced(record)
 
     def select(self, step: int) -> list[Chosen]:
         """Draw and score candidates, and let the selector choose the steps that come of them."""
@@ -99,81 +97,94 @@ class SelectionTrainer(Trainer):
         scores = {
             task: np.concatenate([part.scores for part in parts]) for task, parts in pool.items()
         }
-        steps = self.selector.choose(scores)
+        steps = self.decider.choose(scores)
         return [
-            Chosen(
-                [
-                    # What is trained on later may be resumed from a checkpoint before, which keeps
-                    # no hidden states.
-                    self._gathered(pool[task], places, hidden=number == 0)
-                    for task, places in selection.chosen.items()
-                    if len(places)
-                ],
-                selection.candidates,
-            )
+            # What is trained on later may be resumed from a checkpoint before, which holds no
+            # states of frozen layers.
+            _gathered(pool, selection.chosen, selection.candidates, with_states=number == 0)
             for number, selection in enumerate(steps)
         ]
 
     def _wanted(self) -> dict[str, int]:
-        """By task, how many batches of candidates to draw."""
-        size = self.config.budget.batch
-        return {task: -(-count // size) for task, count in self.selector.candidates().items()}
+        """Return by task how many batches of candidates to draw."""
+        size = self.engine.config.budget.batch
+        return {task: -(-count // size) for task, count in self.decider.candidates().items()}
 
     def _pool(self, task: str, batches: int, step: int) -> list[Candidates]:
-        parts = [self._scorer.score(self.streams[task].next(), step) for _ in range(batches)]
-        self.spent.forward += sum(part.passes * len(part.batch.items) for part in parts)
-        return parts
+        loader = self.engine.loader
+        return [self._scorer.score(loader.next(task), step) for _ in range(batches)]
 
-    def _gathered(
-        self, parts: Sequence[Candidates], places: NDArray[np.int64], hidden: bool
-    ) -> Batch:
-        """The candidates at these places as a batch, with their hidden states if there are any."""
-        task = parts[0].batch.task
-        items = np.concatenate([part.batch.items for part in parts])[places]
-        batch = self._batch(task, items)
-        if hidden and all(part.hidden is not None for part in parts):
-            rows = [row for part in parts if part.hidden is not None for row in part.hidden]
-            tokens = batch.columns["attention_mask"].shape[1]
-            batch.columns[FROZEN_STATES] = _stacked([rows[place] for place in places], tokens)
-        return batch
-
-    def _batch(self, task: str, items: NDArray[np.int64]) -> Batch:
-        return Batch(task, items, self.streams[task].split.batch(items))
+    def _batch(self, chosen: Chosen) -> Batch:
+        batch = self.engine.loader.of(chosen.items)
+        if chosen.states is None:
+            return batch
+        tokens = batch.inputs["attention_mask"].shape[1]
+        states = torch.from_numpy(_stacked(chosen.states, tokens)).to(self.engine.device)
+        return replace(batch, inputs=batch.inputs | {FROZEN_STATES: states})
 
     def diagnostics(self) -> dict[str, Any]:
-        """The tasks' shares of candidates and of examples trained on, and the data used of each."""
-        return self.selector.diagnostics() | {
-            "used": {task: self.usage.of(task) for task in self.tasks}
-        }
+        """Return the tasks' shares of candidates and chosen examples, and the data used of each."""
+        used = {task: self.usage.of(task) for task in self.engine.tasks}
+        return self.decider.diagnostics() | {"used": used}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the optimiser's state as named tensors."""
+        return self.stepper.tensors()
+
+    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take up what `tensors` gave."""
+        self.stepper.load_tensors(tensors)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but tensors that the next step depends on."""
+        """Return everything but tensors that the next step depends on."""
         waiting = [
-            {batch.task: batch.items.tolist() for batch in chosen.batches}
+            {task: items.tolist() for task, items in chosen.items.items()}
             for chosen in self._waiting
         ]
         return super().state_dict() | {
-            "selector": self.selector.state_dict(),
+            "selector": self.decider.state_dict(),
             "scorer": self._scorer.state_dict(),
             "usage": self.usage.state_dict(),
             "waiting": waiting,
         }
 
-    def load_state_dict(self, step: int, state: Mapping[str, Any]) -> None:
-        """Stand where `state_dict` was taken, after `step` steps."""
-        super().load_state_dict(step, state)
-        self.selector.load_state_dict(state["selector"])
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Stand where `state_dict` was taken."""
+        super().load_state_dict(state)
+        self.decider.load_state_dict(state["selector"])
         self._scorer.load_state_dict(state["scorer"])
         self.usage.load_state_dict(state["usage"])
-        scored = dict.fromkeys(self.tasks, 0)
+        scored = dict.fromkeys(self.engine.tasks, 0)
         self._waiting = [
-            Chosen([self._batch(task, np.array(items)) for task, items in by_task.items()], scored)
+            Chosen({task: np.array(items) for task, items in by_task.items()}, None, scored)
             for by_task in state["waiting"]
         ]
 
 
+def _gathered(
+    pool: Mapping[str, Sequence[Candidates]],
+    chosen: Mapping[str, NDArray[np.int64]],
+    candidates: Mapping[str, int],
+    *,
+    with_states: bool,
+) -> Chosen:
+    """Return the candidates at the chosen places, with what the frozen layers gave for them."""
+    wanted = {task: places for task, places in chosen.items() if len(places)}
+    items = {
+        task: np.concatenate([part.items for part in pool[task]])[places]
+        for task, places in wanted.items()
+    }
+    states: list[NDArray[np.float32]] | None = [] if with_states else None
+    for task, places in wanted.items():
+        if states is None or any(part.states is None for part in pool[task]):
+            return Chosen(items, None, candidates)
+        rows = [row for part in pool[task] if part.states is not None for row in part.states]
+        states += [rows[place] for place in places]
+    return Chosen(items, states, candidates)
+
+
 def _stacked(rows: Sequence[NDArray[np.float32]], tokens: int) -> NDArray[np.float32]:
-    """Rows of whatever padding as one array of this many tokens."""
+    """Return rows of whatever padding as one array of this many tokens."""
     stacked = np.zeros((len(rows), tokens, rows[0].shape[1]), dtype=np.float32)
     for place, row in enumerate(rows):
         length = min(tokens, len(row))

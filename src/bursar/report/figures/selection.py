@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from bursar.journal import SelectionStep
+from bursar.report.captions import Caption
 from bursar.report.curves import Floats
 from bursar.report.history import History
 from bursar.report.style import looks, panels, plotly, safe
@@ -14,18 +15,26 @@ from bursar.report.style import looks, panels, plotly, safe
 GROUPS = 100
 
 
-def selection(history: History) -> Any:
+CAPTION = Caption(
+    "Examples chosen",
+    "A solid line above its dotted one says that the selector took more of a task than it was "
+    "offered.",
+)
+
+
+def draw(history: History) -> Any:
     """Each task's share of the examples chosen over the steps, and of the candidates offered.
 
     Figure 8 of Pilault, El hattami and Pal (2021), as shares.
     """
-    if not history.selections:
+    selections = [unit for unit in history.units if isinstance(unit, SelectionStep)]
+    if not selections:
         raise ValueError("history: expected selection records, found none")
     go, _ = plotly()
     figure = panels()
     groups = [
-        [history.selections[k] for k in places]
-        for places in np.array_split(np.arange(len(history.selections)), GROUPS)
+        [selections[k] for k in places]
+        for places in np.array_split(np.arange(len(selections)), GROUPS)
         if len(places)
     ]
     steps = [group[-1].step for group in groups]

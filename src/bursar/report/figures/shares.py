@@ -3,12 +3,19 @@
 from collections import Counter
 from typing import Any
 
+from bursar.report.captions import Caption
 from bursar.report.history import History
 from bursar.report.style import looks, panels, plotly, safe
 from bursar.report.timeline import Timeline, asked
 
+CAPTION = Caption(
+    "Shares of the draws",
+    "The height of a colour is the probability with which its task was drawn; the two bars "
+    "compare the average asked for with what chance then drew.",
+)
 
-def shares(history: History) -> Any:
+
+def draw(history: History) -> Any:
     """The shares asked over the steps as areas; beside them what was asked and drawn in all."""
     timeline = asked(history)
     if timeline is None:
@@ -44,7 +51,7 @@ def _areas(history: History, timeline: Timeline) -> list[Any]:
 
 def _bars(history: History, timeline: Timeline) -> list[Any]:
     go, _ = plotly()
-    drawn = Counter(step.task for step in history.steps)
+    drawn = Counter(task for unit in history.units for task in unit.shares())
     total = max(1, drawn.total())
     return [
         go.Bar(

@@ -5,20 +5,29 @@ from typing import Any
 
 import numpy as np
 
+from bursar.journal import Round
+from bursar.report.captions import Caption
 from bursar.report.curves import thinned
 from bursar.report.history import History
 from bursar.report.style import NEUTRAL, looks, panels, plotly, safe
 from bursar.report.timeline import influence
 
+CAPTION = Caption(
+    "Weights",
+    "An α above 1 says that the target wants more of a task's update, below 1 less; the weights "
+    "add these wishes up.",
+)
 
-def weighting(history: History) -> Any:
+
+def draw(history: History) -> Any:
     """α and the normalised weights of the tasks over the rounds.
 
     Figure 3 of Kourdis, Gordon-Hall and Gorinski (2020). Without the panel of α where a weighting
     has none.
     """
     weights = influence(history)
-    if weights is None or not history.rounds:
+    rounds = _rounds(history)
+    if weights is None or not rounds:
         raise ValueError("history: expected round records, found none")
     by_task = dict(zip(history.tasks, weights.values.T, strict=True))
     alphas = _alphas(history)
@@ -37,16 +46,20 @@ def weighting(history: History) -> Any:
 
 def _alphas(history: History) -> dict[str, Sequence[float]]:
     return {
-        task: [record.alphas[task] for record in history.rounds]
+        task: [record.alphas[task] for record in _rounds(history)]
         for task in history.tasks
-        if all(task in record.alphas for record in history.rounds)
+        if all(task in record.alphas for record in _rounds(history))
     }
+
+
+def _rounds(history: History) -> list[Round]:
+    return [unit for unit in history.units if isinstance(unit, Round)]
 
 
 def _curves(history: History, values: Mapping[str, Sequence[float]], *, legend: bool) -> list[Any]:
     go, _ = plotly()
     styles = looks(history.tasks)
-    shown = thinned(len(history.rounds))
+    shown = thinned(len(_rounds(history)))
     return [
         go.Scatter(
             x=shown + 1,

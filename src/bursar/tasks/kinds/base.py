@@ -1,17 +1,22 @@
 """What every kind of task knows: its columns, its head, its loss, its predictions."""
 
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bursar.tasks.rows import Row
+from bursar.tasks.column_map import ColumnMap
+from bursar.tasks.metrics import Metric
+from bursar.tasks.rows import Row, Source
+from bursar.tasks.shapes import Shape
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from bursar.tasks.encoding import Encoded
     from bursar.tasks.tokenizer import Tokenizer
@@ -56,18 +61,50 @@ class Kind(ABC):
 
     A kind is a small frozen dataclass. `reads` says what its head sees: the pooled vector of a
     sequence or every token; `width` how many numbers the head gives for each; `pads` what fills
-    the short rows of its ragged columns; `held` which of its columns stay out of batches.
+    the short rows of its ragged columns; `held` which of its columns stay out of batches;
+    `targets` which of those in a batch are for its head and loss alone, not for the encoder.
+
+    A kind of one's own is a subclass of one of ours, or of this. A run file names it
+    `module:Class`.
     """
 
     name: ClassVar[str]
     reads: ClassVar[Literal["pooled", "tokens"]] = "pooled"
     pads: ClassVar[Mapping[str, int]] = {}
     held: ClassVar[frozenset[str]] = frozenset()
+    targets: ClassVar[frozenset[str]] = frozenset({"labels"})
+    metrics: ClassVar[tuple[Metric, ...]]
+    """The metrics that a task of this kind may have; `usual` names those it has by default."""
+    usual: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def shape(cls, columns: ColumnMap) -> Shape:
+        """Return how records of a user's own table become rows of this kind."""
+        raise TypeError(f"kind {cls.name}: is not made from tables")
+
+    @classmethod
+    def for_task(cls, labels: tuple[str, ...] | None, train: Source) -> Self:
+        """Make the kind of a task.
+
+        Args:
+            labels: the classes, where the task says them.
+            train: the training rows, to find out what the task does not say.
+        """
+        return cls()
 
     @property
     @abstractmethod
     def width(self) -> int:
         """How many outputs the head has."""
+
+    def head(self, inputs: int, make: Callable[[int, int], "nn.Module"]) -> "nn.Module":
+        """Make the task's head.
+
+        Args:
+            inputs: width of what it sees.
+            make: makes the head that the run file asks for, from inputs to outputs.
+        """
+        return make(inputs, self.width)
 
     @abstractmethod
     def encode(self, rows: Sequence[Row], tokenizer: "Tokenizer | None", where: str) -> Columns:
@@ -118,13 +155,32 @@ class Kind(ABC):
         """Raw predictions as the user reads them, one for each row: label names, numbers, texts."""
 
     @abstractmethod
-    def baseline(self, train: "Encoded", split: "Encoded", rows: Iterator[Row]) -> Scored:
-        """What predicting without looking earns: the majority class, the mean."""
+    def baseline(self, train: "Encoded", split: "Encoded", rows: Iterator[Row]) -> Scored | None:
+        """What predicting without looking earns: the majority class, the mean; None if unknown."""
 
     def columns_spec(self) -> dict[str, Any]:
         """What of the spec decides the columns: all but what `fit` finds."""
         return self.spec()
 
-    @abstractmethod
     def spec(self) -> dict[str, Any]:
-        """The kind as JSON-able values, for a saved model; `kinds.from_spec` reads it."""
+        """Return the kind as JSON-able values, for a saved model; `kinds.from_spec` reads it."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        plain = {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
+        return {"kind": self.path(), **plain}
+
+    @classmethod
+    def is_ours(cls) -> bool:
+        """Return whether the kind belongs to bursar; else it is a user's own."""
+        return cls.__module__.startswith("bursar.")
+
+    @classmethod
+    def path(cls) -> str:
+        """Return what a saved model calls the kind: our name, or `module:Class` of one's own."""
+        return cls.name if cls.is_ours() else f"{cls.__module__}:{cls.__qualname__}"
+
+    @classmethod
+    def version(cls) -> str:
+        """Return what names the code of a kind of one's own; encoded splits depend on it."""
+        if cls.is_ours():
+            return ""
+        return blake2b(inspect.getsource(cls).encode(), digest_size=8).hexdigest()

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from bursar.errors import UserError
+from bursar.tasks import metrics as m
+from bursar.tasks.column_map import ColumnMap
 from bursar.tasks.kinds.base import Columns, Kind, Scored
 from bursar.tasks.kinds.texts import only, reader, seconds
 from bursar.tasks.rows import ChoiceRow, Row
+from bursar.tasks.shapes import Choices, Shape
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,6 +35,15 @@ class Choose(Kind):
     """
 
     name = "choose"
+    metrics = (m.ACCURACY,)
+    usual = ("accuracy",)
+
+    @classmethod
+    def shape(cls, columns: ColumnMap) -> Shape:
+        """Return texts with several ways to go on."""
+        if not columns.choices:
+            raise UserError("a choose task needs `choices`, the columns of the choices.")
+        return Choices(columns.text, columns.choices, columns.label)
 
     @property
     def width(self) -> int:
@@ -84,10 +96,6 @@ class Choose(Kind):
         most = int(np.bincount(train.dense["labels"]).argmax())
         assert split.sequences is not None
         return _beside(np.minimum(most, np.diff(split.sequences) - 1).tolist(), rows)
-
-    def spec(self) -> dict[str, Any]:
-        """The name."""
-        return {"kind": self.name}
 
 
 def _label(row: ChoiceRow, where: str) -> int:

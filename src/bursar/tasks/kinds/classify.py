@@ -9,9 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bursar.errors import UserError
+from bursar.tasks import metrics as m
+from bursar.tasks.column_map import ColumnMap
 from bursar.tasks.kinds.base import Array, Columns, Kind, Scored
-from bursar.tasks.kinds.texts import different, encode_texts, only
-from bursar.tasks.rows import ImageRow, Row, TextRow
+from bursar.tasks.kinds.texts import different, encode_texts, found_labels, only
+from bursar.tasks.rows import ImageRow, Row, Source, TextRow
+from bursar.tasks.shapes import Shape, Texts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,11 +36,24 @@ class Classify(Kind):
 
     name = "classify"
     held = frozenset({"group"})
+    targets = frozenset({"labels", "marks"})
+    metrics = (m.ACCURACY, m.F1, m.MACRO_F1, m.MATTHEWS)
+    usual = ("accuracy",)
     labels: tuple[str, ...]
     marks: int = 0
 
     def __post_init__(self) -> None:
         different(self.labels)
+
+    @classmethod
+    def shape(cls, columns: ColumnMap) -> Shape:
+        """Return texts with a class."""
+        return Texts(columns.text, columns.pair, columns.label)
+
+    @classmethod
+    def for_task(cls, labels: tuple[str, ...] | None, train: Source) -> Self:
+        """Make the kind with these classes, or those of the training rows."""
+        return cls(labels or found_labels(train))
 
     @property
     def width(self) -> int:
@@ -109,10 +125,6 @@ class Classify(Kind):
         groups = split.dense.get("group")
         expected = split.dense["labels"].tolist()
         return Scored(predicted, expected, None if groups is None else groups.tolist())
-
-    def spec(self) -> dict[str, Any]:
-        """Name, labels, marks."""
-        return {"kind": self.name, "labels": list(self.labels), "marks": self.marks}
 
 
 def _number(group: str) -> int:

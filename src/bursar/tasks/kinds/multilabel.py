@@ -8,9 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bursar.errors import UserError
+from bursar.tasks import metrics as m
+from bursar.tasks.column_map import ColumnMap
 from bursar.tasks.kinds.base import Columns, Kind, Scored
-from bursar.tasks.kinds.texts import different, encode_texts, numbers_of, only
-from bursar.tasks.rows import Row, TextRow
+from bursar.tasks.kinds.texts import different, encode_texts, found_labels, numbers_of, only
+from bursar.tasks.rows import Row, Source, TextRow
+from bursar.tasks.shapes import Shape, Texts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,10 +39,22 @@ class MultiLabel(Kind):
     """
 
     name = "multilabel"
+    metrics = (m.MULTILABEL_F1,)
+    usual = ("micro_f1",)
     labels: tuple[str, ...]
 
     def __post_init__(self) -> None:
         different(self.labels, least=1)
+
+    @classmethod
+    def shape(cls, columns: ColumnMap) -> Shape:
+        """Return texts with several classes."""
+        return Texts(columns.text, columns.pair, columns.label, holds="names")
+
+    @classmethod
+    def for_task(cls, labels: tuple[str, ...] | None, train: Source) -> Self:
+        """Make the kind with these classes, or those of the training rows."""
+        return cls(labels or found_labels(train, least=1))
 
     @property
     def width(self) -> int:
@@ -113,7 +128,3 @@ class MultiLabel(Kind):
 
     def _names(self, applies: NDArray[np.bool_]) -> tuple[str, ...]:
         return tuple(self.labels[number] for number in np.flatnonzero(applies))
-
-    def spec(self) -> dict[str, Any]:
-        """Name and labels."""
-        return {"kind": self.name, "labels": list(self.labels)}

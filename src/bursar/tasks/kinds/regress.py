@@ -8,9 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bursar.errors import UserError
+from bursar.tasks import metrics as m
+from bursar.tasks.column_map import ColumnMap
 from bursar.tasks.kinds.base import Columns, Kind, Scored
 from bursar.tasks.kinds.texts import encode_texts, only
 from bursar.tasks.rows import Row, TextRow
+from bursar.tasks.shapes import Shape, Texts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,8 +37,15 @@ class Regress(Kind):
     """
 
     name = "regress"
+    metrics = (m.PEARSON, m.SPEARMAN)
+    usual = ("pearson", "spearman")
     mean: float = 0.0
     scale: float = 1.0
+
+    @classmethod
+    def shape(cls, columns: ColumnMap) -> Shape:
+        """Return texts with a number."""
+        return Texts(columns.text, columns.pair, columns.label, holds="number")
 
     @property
     def width(self) -> int:
@@ -82,13 +92,9 @@ class Regress(Kind):
         mean = float(np.mean(train.dense["labels"]))
         return Scored([mean] * len(split), split.dense["labels"].tolist())
 
-    def spec(self) -> dict[str, Any]:
-        """Name, mean, scale."""
-        return {"kind": self.name, "mean": self.mean, "scale": self.scale}
-
     def columns_spec(self) -> dict[str, Any]:
         """The name alone: labels are kept in their own unit."""
-        return {"kind": self.name}
+        return {"kind": self.path()}
 
 
 def _numbers(rows: Sequence[TextRow], where: str) -> NDArray[np.float32]:

@@ -8,9 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bursar.errors import UserError
+from bursar.tasks import metrics as m
+from bursar.tasks.column_map import ColumnMap
 from bursar.tasks.kinds.base import Array, Columns, Kind, Scored
 from bursar.tasks.kinds.texts import only, reader
-from bursar.tasks.rows import Answer, QuestionRow, Row
+from bursar.tasks.rows import Answer, QuestionRow, Row, Source
+from bursar.tasks.shapes import Questions, Shape
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,9 +49,25 @@ class Span(Kind):
     name = "span"
     reads = "tokens"
     held = frozenset({"row", "chars"})
+    targets = frozenset({"starts", "ends", "context"})
+    metrics = (m.EXACT_MATCH, m.TOKEN_F1)
+    usual = ("em", "f1")
     stride: int = 64
     no_answer: bool = False
     longest: int = 30
+
+    @classmethod
+    def shape(cls, columns: ColumnMap) -> Shape:
+        """Return questions with their answers."""
+        if not columns.pair:
+            raise UserError("a span task needs `pair`, the column of the context.")
+        return Questions(columns.text, columns.pair, columns.label)
+
+    @classmethod
+    def for_task(cls, labels: tuple[str, ...] | None, train: Source) -> Self:
+        """Make the kind, with questions without an answer if the training rows have any."""
+        rows = (row for row in train.rows() if isinstance(row, QuestionRow))
+        return cls(no_answer=any(row.answers == () for row in rows))
 
     def __post_init__(self) -> None:
         for name, least in (("stride", 0), ("longest", 1)):
@@ -165,18 +184,9 @@ class Span(Kind):
         guesses = [""] * len(asked) if self.no_answer else words
         return Scored(guesses, [_accepted(row) for row in asked])
 
-    def spec(self) -> dict[str, Any]:
-        """Name, stride, whether there may be no answer, longest answer."""
-        return {
-            "kind": self.name,
-            "stride": self.stride,
-            "no_answer": self.no_answer,
-            "longest": self.longest,
-        }
-
     def columns_spec(self) -> dict[str, Any]:
         """Name and stride."""
-        return {"kind": self.name, "stride": self.stride}
+        return {"kind": self.path(), "stride": self.stride}
 
 
 def _span(row: QuestionRow, window: "Window") -> tuple[int, int]:

@@ -8,9 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bursar.errors import UserError
+from bursar.tasks import metrics as m
+from bursar.tasks.column_map import ColumnMap
 from bursar.tasks.kinds.base import Array, Columns, Kind, Scored
-from bursar.tasks.kinds.texts import different, numbers_of, only, reader
-from bursar.tasks.rows import Row, WordsRow
+from bursar.tasks.kinds.texts import different, found_labels, numbers_of, only, reader
+from bursar.tasks.rows import Row, Source, WordsRow
+from bursar.tasks.shapes import Shape, Words
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
@@ -32,7 +35,7 @@ class Tag(Kind):
 
     Args:
         labels: the names of the tags.
-        usual: the most frequent tag of the training split; `fit` finds it.
+        frequent: the most frequent tag of the training split; `fit` finds it.
 
     >>> Tag(("O", "B-loc", "I-loc")).width
     3
@@ -42,11 +45,24 @@ class Tag(Kind):
     reads = "tokens"
     pads: ClassVar[Mapping[str, int]] = {"tags": NONE}
     held = frozenset({"words", "tagged"})
+    targets = frozenset({"tags"})
+    metrics = (m.ENTITY_F1, m.TAG_ACCURACY)
+    usual = ("entity_f1",)
     labels: tuple[str, ...]
-    usual: str = ""
+    frequent: str = ""
 
     def __post_init__(self) -> None:
         different(self.labels)
+
+    @classmethod
+    def shape(cls, columns: ColumnMap) -> Shape:
+        """Return words with a tag each."""
+        return Words(columns.text, columns.label)
+
+    @classmethod
+    def for_task(cls, labels: tuple[str, ...] | None, train: Source) -> Self:
+        """Make the kind with these tags, or those of the training rows."""
+        return cls(labels or found_labels(train))
 
     @property
     def width(self) -> int:
@@ -84,7 +100,7 @@ class Tag(Kind):
         counts = np.bincount(tags[tags >= 0], minlength=len(self.labels))
         if np.count_nonzero(counts) < 2:
             raise UserError("the training split has fewer than two different tags")
-        return replace(self, usual=self.labels[int(counts.argmax())])
+        return replace(self, frequent=self.labels[int(counts.argmax())])
 
     def unlabelled(self, split: "Encoded") -> NDArray[np.bool_]:
         """Sentences whose tags are not published."""
@@ -108,9 +124,7 @@ class Tag(Kind):
 
     def predictions(self, logits: "Tensor", batch: Mapping[str, "Tensor"]) -> list[Any]:
         """The most likely tag of every token, as numbers."""
-        best = logits.argmax(-1).cpu().numpy()
-        lengths = batch["attention_mask"].sum(-1).tolist()
-        return [row[:length] for row, length in zip(best, lengths, strict=True)]
+        return list(logits.argmax(-1).cpu().numpy())
 
     def scored(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> Scored:
         """Tag names, a list for each sentence, beside those of all its words."""
@@ -128,25 +142,21 @@ class Tag(Kind):
         ]
 
     def _names(self, tags: NDArray[np.int64], begun: Array, row: WordsRow) -> list[str]:
-        names = [self.usual or self.labels[0]] * len(row.words)
-        for word, tag in zip(begun.tolist(), tags.tolist(), strict=True):
+        names = [self.frequent or self.labels[0]] * len(row.words)
+        for word, tag in zip(begun.tolist(), tags[: len(begun)].tolist(), strict=True):
             if word >= 0:
                 names[word] = self.labels[tag]
         return names
 
     def baseline(self, train: "Encoded", split: "Encoded", rows: Iterator[Row]) -> Scored:
         """The most frequent tag of the training split for every word."""
-        usual = self.fit(train).usual
+        usual = self.fit(train).frequent
         expected = _expected(rows)
         return Scored([[usual] * len(tags) for tags in expected], expected)
 
-    def spec(self) -> dict[str, Any]:
-        """Name, labels, most frequent tag."""
-        return {"kind": self.name, "labels": list(self.labels), "usual": self.usual}
-
     def columns_spec(self) -> dict[str, Any]:
         """Name and labels."""
-        return {"kind": self.name, "labels": list(self.labels)}
+        return {"kind": self.path(), "labels": list(self.labels)}
 
 
 def _expected(rows: Iterable[Row]) -> list[list[str]]:

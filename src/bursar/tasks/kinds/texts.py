@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from bursar.errors import UserError
 from bursar.tasks.kinds.base import Array, Columns
-from bursar.tasks.rows import Mark, Row, TextRow
+from bursar.tasks.rows import Mark, Row, Source, TextRow, WordsRow
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
@@ -33,6 +33,24 @@ def different(labels: Sequence[str], least: int = 2) -> None:
     """Complain unless these are so many different names, or more."""
     if len(labels) < least or len(set(labels)) != len(labels):
         raise UserError(f"labels: expected {least} or more different names, found {list(labels)}")
+
+
+def found_labels(train: Source, least: int = 2) -> tuple[str, ...]:
+    """Return the labels of the training rows, numbers by size and names by alphabet."""
+    labels = {label for row in train.rows() for label in _labels_of(row)}
+    if len(labels) < least:
+        raise UserError(f"{train.where} has the labels {sorted(labels)}, expected two or more.")
+    numeric = all(label.removeprefix("-").isdecimal() for label in labels)
+    return tuple(sorted(labels, key=int) if numeric else sorted(labels))
+
+
+def _labels_of(row: Row) -> tuple[str, ...]:
+    match row:
+        case TextRow(label=str(label)):
+            return (label,)
+        case TextRow(label=tuple(labels)) | WordsRow(tags=tuple(labels)):
+            return labels
+    return ()
 
 
 def reader(tokenizer: "Tokenizer | None", where: str) -> "Tokenizer":

@@ -1,0 +1,24 @@
+"""A run file, validated. Whatever it can say, Python can say with the same words."""
+
+from bursar.config.classes import build_decider, decider_class, is_own, own_class
+from bursar.config.dialect import read_value, read_yaml, write_value
+from bursar.config.overrides import changed, decided_by, load, parse
+from bursar.config.schema import Objective, Optimizer, RunConfig, dump
+
+__all__ = [
+    "Objective",
+    "Optimizer",
+    "RunConfig",
+    "build_decider",
+    "changed",
+    "decided_by",
+    "decider_class",
+    "dump",
+    "is_own",
+    "load",
+    "own_class",
+    "parse",
+    "read_value",
+    "read_yaml",
+    "write_value",
+]

@@ -1,0 +1,109 @@
+"""The classes that a run file names: ours by a short name, a user's own as `module:Class`."""
+
+import inspect
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from bursar.errors import UserError, unknown
+from bursar.families import Decider, Family
+from bursar.policies import Policy, Stratified
+from bursar.run_info import RunInfo
+
+if TYPE_CHECKING:
+    from bursar.config.schema import RunConfig
+
+NOT_OPTIONS = frozenset({"self", "tasks", "sizes", "batch", "scaler", "propensity"})
+"""Arguments that the run itself gives to a decider, or that only Python can say."""
+
+
+def is_own(name: object) -> bool:
+    """Return whether a run file means a class of the user's own by this name.
+
+    >>> is_own("exp3s"), is_own("mine:Greedy")
+    (False, True)
+    """
+    return isinstance(name, str) and ":" in name
+
+
+def own_class(name: str, base: type[Any], where: str, folder: str | None) -> Any:
+    """Import a class of the user's own.
+
+    Args:
+        name: `module:Class`.
+        base: what it has to be a subclass of.
+        where: what a complaint calls the place that names it.
+        folder: where the module is looked for, behind the installed packages.
+    """
+    module, _, attribute = name.partition(":")
+    with _behind_the_installed(folder):
+        try:
+            cls = getattr(import_module(module), attribute)
+        except (ImportError, AttributeError, ValueError, TypeError, SyntaxError) as error:
+            raise UserError(f"{where}: expected module:Class, found {name!r} ({error})") from None
+    if not (isinstance(cls, type) and issubclass(cls, base)):
+        raise UserError(f"{where}: expected a subclass of {base.__name__} at {name!r}")
+    return cls
+
+
+@contextmanager
+def _behind_the_installed(folder: str | None) -> Iterator[None]:
+    """Look for modules in the folder too, after everywhere else."""
+    if folder is None or folder in sys.path:
+        yield
+        return
+    sys.path.append(folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+
+
+def decider_class(family: Family, spec: Mapping[str, Any], code: str | None) -> type[Decider]:
+    """Return the class that a run names, its options checked; imports a class of one's own.
+
+    Args:
+        family: of the decider.
+        spec: its name and options.
+        code: the folder of own modules.
+    """
+    name = str(spec["name"])
+    own = is_own(name)
+    cls = own_class(name, family.base, family.key, code) if own else _our_class(family, name)
+    drawn = {"draws"} if family.key == "policy" else set()
+    known = set(inspect.signature(cls.__init__).parameters) - NOT_OPTIONS | drawn
+    if extra := sorted(set(spec) - {"name"} - known):
+        raise unknown("option", extra[0], known, f"{family.key} {name}")
+    if spec.get("draws", "iid") not in ("iid", "stratified"):
+        raise UserError(f"policy.draws: expected iid or stratified, found {spec['draws']!r}")
+    return cls
+
+
+def _our_class(family: Family, name: str) -> type[Decider]:
+    ours = {cls.name: cls for cls in family.members}
+    if name not in ours:
+        raise unknown(family.key, name, ours, family.key)
+    return ours[name]
+
+
+def build_decider(config: "RunConfig", info: RunInfo) -> Decider:
+    """Make the decider of a run, told about the run."""
+    spec = config.decider
+    cls = decider_class(config.family, spec, config.code)
+    options = {key: value for key, value in spec.items() if key not in ("name", "draws")}
+    try:
+        decider = cls.for_run(info, **options)
+        if spec.get("draws") == "stratified" and isinstance(decider, Policy):
+            return Stratified(decider)
+    except (TypeError, ValueError, KeyError, ArithmeticError) as error:
+        raise UserError(f"{config.family.key} {spec['name']}: {_reason(error)}") from None
+    return decider
+
+
+def _reason(error: Exception) -> str:
+    """Return what an error says, in the words of a run file where an option is missing."""
+    missing = re.search(r"missing .*required.* argument.*?'(\w+)'", str(error))
+    return f"expected the option {missing[1]}, found none" if missing else str(error)

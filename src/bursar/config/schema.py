@@ -1,0 +1,242 @@
+"""What a run file can say: its sections and their defaults."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+    field_validator,
+    model_validator,
+)
+
+from bursar.config.classes import decider_class, is_own
+from bursar.config.dialect import write_value
+from bursar.config.prose import sentence
+from bursar.errors import UserError
+from bursar.families import FAMILIES, Family
+from bursar.models.spec import ModelSpec
+
+
+class Section(BaseModel):
+    """A part of a run file; a key that it does not know is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Budget(Section):
+    """What there is to spend.
+
+    Args:
+        steps: optimiser steps.
+        rounds: rounds of a weighting, which counts in these instead of steps.
+        batch: examples in a step.
+        accumulate: in how many parts a batch passes through the model, to save memory.
+    """
+
+    steps: int = Field(default=1000, ge=1)
+    rounds: int = Field(default=10, ge=1)
+    batch: int = Field(default=16, ge=1)
+    accumulate: int = Field(default=1, ge=1)
+
+
+class Optimizer(Section):
+    """AdamW or SGD, with warm-up and linear decay (constant in the rounds of a weighting).
+
+    Args:
+        name: `adamw` or `sgd`.
+        momentum: of `sgd`.
+        lr: learning rate of the encoder.
+        head_factor: the heads learn this many times faster; they start from nothing.
+        weight_decay: not applied to biases and norms.
+        warmup: share of the steps in which the rate rises from 0.
+        clip: largest norm of the gradient; 0 for no clipping.
+    """
+
+    name: Literal["adamw", "sgd"] = "adamw"
+    momentum: float = Field(default=0.9, ge=0, lt=1)
+    lr: float = Field(default=5e-5, gt=0, allow_inf_nan=False)
+    head_factor: float = Field(default=10.0, gt=0, allow_inf_nan=False)
+    weight_decay: float = Field(default=0.01, ge=0, allow_inf_nan=False)
+    warmup: float = Field(default=0.1, ge=0, le=1)
+    clip: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+
+
+class Evaluate(Section):
+    """When and on what the run is scored.
+
+    Args:
+        every: steps between evaluations; a tenth of the budget if None.
+        batch: examples in a batch of an evaluation.
+        examples: at most this many dev examples of each task, the same ones each time.
+        patience: stop after this many evaluations without a better score; never if None.
+        keep: the final model is the `best` evaluated one, or the `last`.
+    """
+
+    every: int | None = Field(default=None, ge=1)
+    batch: int = Field(default=64, ge=1)
+    examples: int | None = Field(default=None, ge=1)
+    patience: int | None = Field(default=None, ge=1)
+    keep: Literal["best", "last"] = "best"
+
+
+class Checkpoint(Section):
+    """How often a run's state is kept.
+
+    Args:
+        every: steps between checkpoints; as often as evaluations if None.
+        keep: how many of the latest are kept, besides the best.
+    """
+
+    every: int | None = Field(default=None, ge=1)
+    keep: int = Field(default=1, ge=1)
+
+
+class Objective(Section):
+    """What a run is for: the value by which the model to keep is chosen, and when to stop.
+
+    In a run file it is short: `objective: glue/rte` is the score of that task, a list of tasks the
+    mean of their scores, `{loss: glue/rte}` or `{loss: [...]}` the dev loss, which is to be small.
+
+    Args:
+        tasks: the tasks that count, each alike.
+        measure: `score` (higher is better) or `loss` (lower is better).
+    """
+
+    tasks: tuple[str, ...] = Field(min_length=1)
+    measure: Literal["score", "loss"] = "score"
+
+
+_KEYS: dict[str, Any] = dict.fromkeys(FAMILIES, (dict[str, Any] | None, None))
+_Deciders: Any = create_model("_Deciders", __base__=Section, **_KEYS)
+
+
+class RunConfig(_Deciders):  # type: ignore[misc]
+    """One training: tasks, model, decider, budget, seed.
+
+    A policy decides, or in its place a selector (`selection`) or a weighting (`weighting`).
+    Everything has a default but the tasks.
+
+    Args:
+        name: of the run; its folder is called so.
+        tasks: names of the catalogue, tasks made in Python, or mappings that say where one is.
+        model: what learns.
+        policy: who gets the next batch; or `selection`, or `weighting`.
+        budget: what there is to spend.
+        optimizer: how the model moves.
+        objective: what the run is for; None means the mean score over all tasks, for a weighting
+            its target's score.
+        evaluate: when and on what the run is scored.
+        checkpoint: how often a run's state is saved.
+        seed: all randomness follows from it.
+        precision: `bfloat16` for mixed precision; `auto` takes it where the device has it.
+        deterministic: use only algorithms that give the same bits each time, on a GPU too.
+        device: `auto` is the fastest there is.
+        data: the folder of the catalogue's files; None means the environment's BURSAR_DATA.
+        code: the folder that classes of the user's own are imported from: the run file's.
+
+    >>> config = RunConfig(tasks=["digits/left", "digits/right"], budget={"steps": 50})
+    >>> config.policy, config.budget.batch
+    ({'name': 'random'}, 16)
+    """
+
+    name: str = Field(default="run", pattern=r"^\w[\w.+-]*$")
+    tasks: tuple[str | dict[str, Any], ...]
+    model: ModelSpec = ModelSpec()
+    budget: Budget = Budget()
+    optimizer: Optimizer = Optimizer()
+    objective: Objective | None = None
+    evaluate: Evaluate = Evaluate()
+    checkpoint: Checkpoint = Checkpoint()
+    seed: int = Field(default=1, ge=0)
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    deterministic: bool = False
+    device: str = "auto"
+    data: str | None = None
+    code: str | None = None
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise UserError(sentence(error, RunConfig)) from None
+
+    @field_validator("tasks")
+    @classmethod
+    def _some_tasks(cls, tasks: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not tasks:
+            raise ValueError("expected at least one task, found none")
+        return tasks
+
+    @field_validator(*FAMILIES, mode="before")
+    @classmethod
+    def _named(cls, spec: Any) -> Any:
+        if isinstance(spec, str):
+            return {"name": spec}
+        if isinstance(spec, Mapping) and "name" not in spec:
+            raise ValueError("expected a name among the keys")
+        return spec
+
+    @field_validator("objective", mode="before")
+    @classmethod
+    def _spelled_out(cls, said: Any) -> Any:
+        measure = "score"
+        if isinstance(said, Mapping) and set(said) == {"loss"}:
+            measure, said = "loss", said["loss"]
+        if isinstance(said, str):
+            said = [said]
+        return {"tasks": said, "measure": measure} if isinstance(said, (list, tuple)) else said
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_decider(cls, values: Any) -> Any:
+        if isinstance(values, Mapping):
+            said = [key for key in FAMILIES if values.get(key) is not None]
+            if not said:
+                return {**values, "policy": "random"}
+            if len(said) > 1:
+                raise ValueError(
+                    f"expected one of {', '.join(FAMILIES)}, found {' and '.join(said)}"
+                )
+        return values
+
+    @model_validator(mode="after")
+    def _known_decider(self) -> "RunConfig":
+        # To open a run must not run code that came with it: a class of one's own is not looked at.
+        if not is_own(self.decider["name"]):
+            decider_class(self.family, self.decider, None)
+        return self
+
+    @property
+    def family(self) -> Family:
+        """The decider's family."""
+        return next(family for key, family in FAMILIES.items() if getattr(self, key) is not None)
+
+    @property
+    def decider(self) -> dict[str, Any]:
+        """What the run file says of the decider."""
+        spec: dict[str, Any] = getattr(self, self.family.key)
+        return spec
+
+    @property
+    def length(self) -> int:
+        """The budget in the unit of the decider's family: steps, or a weighting's rounds."""
+        return int(getattr(self.budget, self.family.unit))
+
+    @property
+    def evaluate_every(self) -> int:
+        """Units of the budget between evaluations."""
+        return self.evaluate.every or max(1, self.length // 10)
+
+    @property
+    def checkpoint_every(self) -> int:
+        """Units of the budget between checkpoints."""
+        return self.checkpoint.every or self.evaluate_every
+
+
+def dump(config: RunConfig) -> str:
+    """Return the configuration as a run file: rerunning it reproduces the run."""
+    return write_value(config.model_dump(mode="json"))

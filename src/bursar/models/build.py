@@ -1,0 +1,61 @@
+"""A new model, as a run file asks for it."""
+
+from collections.abc import Mapping
+
+import torch
+
+from bursar.models.encoders import (
+    Encoder,
+    build_image_encoder,
+    build_text_encoder,
+    pretrained_config,
+)
+from bursar.models.multitask import MultiTaskModel
+from bursar.models.spec import ENCODERS, ModelSpec
+from bursar.models.tokenizers import pretrained_source
+from bursar.rng import seed_for
+from bursar.tasks.kinds import Kind
+from bursar.tasks.tokenizer import Tokenizer
+
+
+def build(
+    spec: ModelSpec,
+    kinds: Mapping[str, Kind],
+    tokenizer: Tokenizer | None,
+    seed: int,
+    own: type[Encoder] | None = None,
+) -> MultiTaskModel:
+    """Make a new model; its random weights depend on the seed alone.
+
+    Args:
+        spec: what a run file says of it.
+        kinds: by task, what its head has to give.
+        tokenizer: how texts become ids; None for images.
+        seed: of the random weights.
+        own: the encoder of one's own that the spec names.
+    """
+    folder = pretrained_source(spec, own) if tokenizer is not None and own is None else None
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed_for(seed, "encoder"))
+        encoder = build_encoder(spec, tokenizer, folder, own)
+    return MultiTaskModel(encoder, kinds, spec, seed)
+
+
+def build_encoder(
+    spec: ModelSpec, tokenizer: Tokenizer | None, folder: str | None, own: type[Encoder] | None
+) -> Encoder:
+    """Make the encoder: one's own, or from a folder, or with random weights."""
+    if own is not None:
+        return own.for_run(spec, tokenizer.vocabulary if tokenizer is not None else None)
+    if tokenizer is None:
+        return build_image_encoder(spec)
+    return build_text_encoder(spec, folder, tokenizer.vocabulary)
+
+
+def pinned(spec: ModelSpec) -> ModelSpec:
+    """Return the spec with the revision that its hub name means today."""
+    name = spec.encoder
+    if name is None or name in ENCODERS or ":" in name or spec.revision is not None:
+        return spec
+    found = getattr(pretrained_config(name), "_commit_hash", None)
+    return spec.model_copy(update={"revision": found})

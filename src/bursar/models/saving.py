@@ -1,0 +1,98 @@
+"""Models in folders: what transformers reads of them, and the rest beside it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+
+from bursar.errors import UserError
+from bursar.models.build import build_encoder
+from bursar.models.encoders import Encoder, TextEncoder, quiet
+from bursar.models.multitask import MultiTaskModel
+from bursar.models.spec import ModelSpec
+from bursar.models.tokenizers import pretrained_tokenizer, save_tokenizer
+from bursar.tasks.kinds import Kind, from_spec
+from bursar.tasks.tokenizer import Tokenizer
+
+FORMAT = 2
+ABOUT = "bursar.json"
+HEADS = "heads.safetensors"
+WEIGHTS = "model.safetensors"
+
+Finder = Callable[[str, type[Any]], Any]
+"""Finds a class of one's own by its `module:Class` and its base class."""
+
+
+def save(model: MultiTaskModel, tokenizer: Tokenizer | None, spec: ModelSpec, folder: Path) -> None:
+    """Write the model; a text encoder's part of it opens with `AutoModel.from_pretrained`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    own = type(model.encoder) if ":" in (spec.encoder or "") else None
+    if isinstance(model.encoder, TextEncoder):
+        with quiet():
+            model.encoder.model.save_pretrained(folder)
+    else:
+        save_file(model.encoder.state_dict(), folder / WEIGHTS)
+    if tokenizer is not None:
+        save_tokenizer(tokenizer, spec, folder, own)
+    save_file(model.heads.state_dict(), folder / HEADS)
+    about = {
+        "format": FORMAT,
+        "model": spec.model_dump(),
+        "texts": tokenizer is not None,
+        "tasks": {name: kind.spec() for name, kind in model.kinds.items()},
+    }
+    (folder / ABOUT).write_text(json.dumps(about, indent=2) + "\n")
+
+
+def load(folder: Path, find: Finder | None = None) -> tuple[MultiTaskModel, Tokenizer | None]:
+    """Return the model that `save` wrote, with its tokenizer.
+
+    Args:
+        folder: where it is.
+        find: finds classes of one's own; without it, a model that names any is refused.
+    """
+    about = _about(folder)
+    find = find or refuse(folder)
+    spec = ModelSpec(**about["model"])
+    kinds = {
+        name: from_spec(kind, lambda path: find(path, Kind))
+        for name, kind in about["tasks"].items()
+    }
+    own = find(spec.encoder, Encoder) if spec.encoder and ":" in spec.encoder else None
+    tokenizer = pretrained_tokenizer(str(folder), spec.max_length) if about["texts"] else None
+    read = str(folder) if tokenizer is not None and own is None else None
+    # The folder holds the encoder as it was trained, whatever revision it came from.
+    encoder = build_encoder(spec.model_copy(update={"revision": None}), tokenizer, read, own)
+    if not isinstance(encoder, TextEncoder):
+        encoder.load_state_dict(load_file(folder / WEIGHTS))
+    model = MultiTaskModel(encoder, kinds, spec, seed=0)
+    model.heads.load_state_dict(load_file(folder / HEADS))
+    return model.eval(), tokenizer
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    path = folder / ABOUT
+    if not path.exists():
+        raise UserError(f"{folder}: expected a bursar model, found no {ABOUT}")
+    try:
+        about: dict[str, Any] = json.loads(path.read_text())
+        version = about["format"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: expected the description of a model, found {error!r}") from None
+    if version > FORMAT:
+        raise UserError(f"{path}: found format {version}, this version reads up to {FORMAT}")
+    return about
+
+
+def refuse(folder: Path) -> Finder:
+    """Return a finder that refuses every class."""
+
+    def find(name: str, base: type[Any]) -> Any:
+        raise UserError(
+            f"{folder}: the model needs code of its own, {name}, which is not run unasked; "
+            "trust it with --trust-code, in Python with trust_code=True"
+        )
+
+    return find

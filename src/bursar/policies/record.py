@@ -1,0 +1,47 @@
+"""What the journal keeps of a draw."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bursar.records import UnitRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Step(UnitRecord):
+    """One draw and its outcome.
+
+    Args:
+        step: the number of the draw.
+        task: the task drawn.
+        p: the propensity of the draw.
+        loss: and the other signals of its outcome; None if not measured.
+        gain: by how much the step lowered the loss on its batch.
+        score: a dev score.
+        uncertainty: by task.
+        examples: in the batch.
+        tokens: in the batch, padding left out.
+        seconds: how long the step took.
+    """
+
+    kind = "step"
+    task: str
+    p: float
+    loss: float | None = None
+    gain: float | None = None
+    score: float | None = None
+    uncertainty: dict[str, float] | None = None
+    examples: int | None = None
+    tokens: int | None = None
+    seconds: float | None = None
+
+    def shares(self) -> Mapping[str, float]:
+        """Return 1 for the task drawn."""
+        return {self.task: 1.0}
+
+    def training_losses(self) -> Mapping[str, float]:
+        """Return the loss of the task drawn."""
+        return {} if self.loss is None else {self.task: self.loss}
+
+    def examples_of(self) -> Mapping[str, int]:
+        """Return the size of the batch."""
+        return {} if self.examples is None else {self.task: self.examples}

@@ -1,0 +1,21 @@
+"""Which column of a user's own table is which."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ColumnMap:
+    """Which column of a table is which.
+
+    Args:
+        text: column of the text; of the list of words (tag); of the question (span).
+        label: column of the class, number, classes (multilabel: a list, or names set apart by
+            spaces or commas), tags (tag), answers (span) or position of the right choice (choose).
+        pair: column of the second text; of the context (span).
+        choices: columns of the choices, or the one that holds a list of them (choose).
+    """
+
+    text: str
+    label: str
+    pair: str | None = None
+    choices: tuple[str, ...] = ()

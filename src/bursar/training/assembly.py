@@ -1,0 +1,132 @@
+"""Everything that a run is made of, built before a file is touched."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from bursar.config import RunConfig, build_decider, is_own, own_class
+from bursar.errors import UserError
+from bursar.models.build import build, pinned
+from bursar.models.encoders import Encoder
+from bursar.models.tokenizers import Corpus, tokenizer_for
+from bursar.tasks.hub import hub_revision
+from bursar.tasks.task import Task
+from bursar.tasks.tokenizer import Tokenizer
+from bursar.training.objective import check_objective
+from bursar.training.prepare import (
+    Given,
+    Prepared,
+    prepare,
+    read_texts,
+    resolve,
+    run_info_of,
+    texts_of,
+)
+from bursar.training.watching import Watchers
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """Everything that a run is made of.
+
+    Args:
+        config: of the run, with what was found out: revisions of the hub, the model's class.
+        prepared: the tasks with their items.
+        tokenizer: how texts become ids; None where there are none.
+        model: what learns.
+        cache: the folder for what is computed once; the default one if None.
+    """
+
+    config: RunConfig
+    prepared: list[Prepared]
+    tokenizer: Tokenizer | None
+    model: nn.Module
+    cache: Path | None
+
+    @cached_property
+    def data(self) -> dict[str, str]:
+        """By task, what names the content of its training and dev splits."""
+        return {
+            entry.task.name: "-".join(entry.task.split(s).fingerprint() for s in ("train", "dev"))
+            for entry in self.prepared
+        }
+
+
+def assemble(
+    config: RunConfig,
+    given: Given | None = None,
+    model: nn.Module | None = None,
+    cache: Path | None = None,
+    watchers: Watchers | None = None,
+) -> Assembled:
+    """Read the data and build the model that a configuration asks for.
+
+    Args:
+        config: of the run.
+        given: tasks made in Python, by name.
+        model: a module of one's own in place of the configuration's model.
+        cache: the folder for what is computed once; the default one if None.
+        watchers: are told of the reading.
+    """
+    config = _pinned(config, model)
+    tasks = resolve(config, given)
+    check_objective(config.objective, (task.name for task in tasks))
+    own = own_encoder(config)
+    tokenizer = tokenizer_of(tasks, config, cache, own) if read_texts(tasks) else None
+    prepared = prepare(tasks, tokenizer, config, cache, watchers)
+    build_decider(config, run_info_of(config, prepared))
+    if model is None:
+        kinds = {entry.task.name: entry.task.kind for entry in prepared}
+        model = build(config.model, kinds, tokenizer, config.seed, own)
+    return Assembled(config, prepared, tokenizer, model, cache)
+
+
+def own_encoder(config: RunConfig) -> type[Encoder] | None:
+    """Return the encoder of one's own that the configuration names, if it does."""
+    name = config.model.encoder
+    if name is None or not is_own(name):
+        return None
+    found: type[Encoder] = own_class(name, Encoder, "model.encoder", config.code)
+    return found
+
+
+def tokenizer_of(
+    tasks: list[Task],
+    config: RunConfig,
+    cache: Path | None = None,
+    own: type[Encoder] | None = None,
+) -> Tokenizer:
+    """Return the tokenizer of the configuration's model; one may be learned from the tasks."""
+    sources = [task.split("train") for task in tasks]
+    corpus = Corpus(
+        "\x1f".join(source.fingerprint() for source in sources),
+        lambda: (text for source in sources for text in texts_of(source.rows())),
+    )
+    return tokenizer_for(config.model, corpus, cache, own)
+
+
+def _pinned(config: RunConfig, model: nn.Module | None) -> RunConfig:
+    """Return the configuration with the hub's revisions of today, and the given model's class."""
+    changes: dict[str, Any] = {"tasks": tuple(_pinned_task(entry) for entry in config.tasks)}
+    if model is not None:
+        path = f"{type(model).__module__}:{type(model).__qualname__}"
+        changes["model"] = config.model.model_copy(update={"given": path})
+    elif config.model.given is not None:
+        raise UserError(
+            f"model: this run's model was made in Python, {config.model.given}; pass it again, "
+            "as in bursar.resume(folder, model=...)"
+        )
+    else:
+        changes["model"] = pinned(config.model)
+    pinned_config: RunConfig = config.model_copy(update=changes)
+    return pinned_config
+
+
+def _pinned_task(entry: str | dict[str, Any]) -> str | dict[str, Any]:
+    if isinstance(entry, str) or "hub" not in entry or entry.get("revision") is not None:
+        return entry
+    revision = hub_revision(entry["hub"])
+    return entry if revision is None else entry | {"revision": revision}

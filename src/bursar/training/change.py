@@ -1,0 +1,107 @@
+"""Going on with other tasks."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bursar.config import RunConfig, changed, dump
+from bursar.errors import UserError, unknown
+from bursar.files import write_whole
+from bursar.journal import Journal
+from bursar.training import checkpoints
+from bursar.training.assembly import assemble
+from bursar.training.folder import CHECKPOINTS, JOURNAL, RUN, SCORES, config_of, locked
+from bursar.training.prepare import Given
+from bursar.training.session import Session
+from bursar.training.watching import Watchers
+
+CHANGE = "change.json"
+"""While it is there, a change is decided and not yet completed."""
+NEXT = "next"
+"""Where the checkpoint of a change waits, below the checkpoints."""
+
+
+def change_tasks(
+    folder: Path | str,
+    *,
+    add: Sequence[str | dict[str, Any]] = (),
+    drop: Sequence[str] = (),
+    tasks: Given | None = None,
+    cache: Path | None = None,
+    watchers: Watchers | None = None,
+) -> None:
+    """Give an unfinished run other tasks; `resume` then goes on with them.
+
+    The encoder, the heads of the tasks that stay, their optimiser state and their place in the data
+    are taken over. A new head starts from its first weights, and the policy starts anew: what it
+    learned was about other tasks.
+
+    Args:
+        folder: the run folder.
+        add: tasks as a run file says them.
+        drop: names of tasks of the run.
+        tasks: tasks made in Python, by name.
+        cache: the folder for what is computed once, encoded splits above all.
+        watchers: are told of the reading.
+    """
+    folder, told = Path(folder), watchers or Watchers()
+    config_of(folder)
+    with locked(folder):
+        complete_change(folder)
+        config = config_of(folder)
+        snapshot = checkpoints.load_newest(folder / CHECKPOINTS)
+        can = config.family.load_driver().can_change_tasks
+        if not can or snapshot is None or (folder / SCORES).exists():
+            raise UserError(
+                f"{folder}: tasks can be changed in an unfinished run of a policy that has a "
+                "checkpoint, and this is none"
+            )
+        parts = assemble(_with_tasks(config, add, drop), tasks, None, cache, told)
+        session = Session(folder, parts, told)
+        with Journal.resume(folder / JOURNAL, snapshot.state["journal"]) as journal:
+            journal.append(session.opening())
+            driver = session.driver(journal)
+            own = driver.engine.model.state_dict()
+            shared = {name: x for name, x in snapshot.model.items() if name in own}
+            driver.engine.model.load_state_dict(own | shared)
+            driver.adopt(snapshot.state["driver"])
+            driver.load_tensors(snapshot.optimizer)
+            waiting = folder / CHECKPOINTS / NEXT
+            shutil.rmtree(waiting, ignore_errors=True)
+            checkpoints.save(waiting, session.snapshot(driver))
+            driver.engine.loader.close()
+        # From here on the change is decided: whoever opens the run next completes it.
+        write_whole(folder / CHANGE, json.dumps({"step": driver.step, "run": dump(parts.config)}))
+        complete_change(folder)
+
+
+def complete_change(folder: Path) -> None:
+    """Complete a change of tasks that was decided, if there is one; safe to do twice."""
+    if not (folder / CHANGE).exists():
+        return
+    change = json.loads((folder / CHANGE).read_text())
+    place = folder / CHECKPOINTS / f"step-{change['step']}"
+    waiting = folder / CHECKPOINTS / NEXT / place.name
+    if waiting.exists():
+        shutil.rmtree(place, ignore_errors=True)
+        waiting.rename(place)
+    shutil.rmtree(folder / CHECKPOINTS / NEXT, ignore_errors=True)
+    write_whole(folder / RUN, change["run"])
+    (folder / CHANGE).unlink()
+
+
+def _with_tasks(
+    config: RunConfig, add: Sequence[str | dict[str, Any]], drop: Sequence[str]
+) -> RunConfig:
+    names = {_name(entry): entry for entry in config.tasks}
+    for name in drop:
+        if name not in names:
+            raise unknown("task", name, names, "drop")
+        del names[name]
+    return changed(config, {"tasks": [*names.values(), *add]}, "tasks")
+
+
+def _name(entry: str | dict[str, Any]) -> str:
+    return entry if isinstance(entry, str) else str(entry.get("name"))

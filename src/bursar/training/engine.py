@@ -1,0 +1,142 @@
+"""The engine: executes what drivers ask for, and decides nothing."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bursar.config import RunConfig
+from bursar.errors import RunInterruptedError, UserError
+from bursar.rng import seed_for
+from bursar.tasks.batches import Batch
+from bursar.tasks.parts import Split
+from bursar.training.evaluation import evaluate
+from bursar.training.folder import Scores
+from bursar.training.loading import Loader
+from bursar.training.prepare import Prepared
+from bursar.training.watching import Watchers
+
+
+@dataclass
+class Spent:
+    """What a run has cost so far, in examples that passed through the model."""
+
+    forward: int = 0
+    backward: int = 0
+
+
+class Engine:
+    """Runs a model on batches: precision, seeds, loading, evaluation, what was spent.
+
+    The model is any module whose `forward` takes a `Batch` and gives outputs by task; what they
+    mean, and so the losses, is up to the tasks' kinds.
+
+    Args:
+        config: the run's configuration.
+        prepared: the tasks, in the order of the decider.
+        model: what learns.
+        watchers: who is told of what is being done.
+        cache: the folder for what can be computed once and used again; the default one if None.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        prepared: Sequence[Prepared],
+        model: nn.Module,
+        *,
+        watchers: Watchers | None = None,
+        cache: Path | None = None,
+    ) -> None:
+        self.config = config
+        self.device = pick_device(config.device)
+        self.model = model.to(self.device)
+        self.watchers = watchers or Watchers()
+        self.cache = cache
+        self.tasks = {entry.task.name: entry.task for entry in prepared}
+        self.dev = {entry.task.name: entry.dev for entry in prepared}
+        self.loader = Loader(prepared, config.budget.batch, config.seed, self.device)
+        self.spent = Spent()
+        self.autocast = wants_bfloat16(config.precision, self.device)
+
+    def outputs(self, batch: Batch) -> Mapping[str, Any]:
+        """Return the model's outputs for each task of a batch, in the run's precision."""
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
+            outputs: Mapping[str, Any] = self.model(batch)
+        return outputs
+
+    def losses(self, batch: Batch, *, backward: bool = False) -> dict[str, Tensor]:
+        """Return the mean loss of each task of a batch, from one pass through the model.
+
+        Args:
+            batch: on the device.
+            backward: whether a backward pass will follow, for the account of what was spent.
+        """
+        outputs = self.outputs(batch)
+        self.spent.forward += batch.examples
+        self.spent.backward += batch.examples if backward else 0
+        return {
+            part.task: self.tasks[part.task].kind.loss(outputs[part.task], part.columns)
+            for part in batch
+        }
+
+    def seed(self, *name: str | int) -> None:
+        """Make what torch draws next, dropout above all, depend on the run's seed and a name."""
+        torch.manual_seed(seed_for(self.config.seed, *name))
+
+    def score(self, task: str, split: Split | None = None) -> Scores:
+        """Return the scores of a task on a split; on its dev split if None."""
+        split = self.dev[task] if split is None else split
+        self.spent.forward += len(split)
+        return self.evaluate(task, split)
+
+    def evaluate(self, task: str, split: Split) -> Scores:
+        """Return the scores of a task on a split; it is not counted as spent."""
+        size = self.config.evaluate.batch
+        return evaluate(self.model, self.tasks[task], split, size, self.device)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the place in the data, and what was spent."""
+        return {"streams": self.loader.state_dict(), "spent": asdict(self.spent)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Stand where `state_dict` was taken; a task that was not there starts anew."""
+        self.loader.load_state_dict(state["streams"])
+        self.spent = Spent(**state["spent"])
+
+
+def finite(value: float, what: str) -> float:
+    """Return the value, if one can go on from it."""
+    if not math.isfinite(value):
+        raise RunInterruptedError(
+            f"{what} is {value}, no number to go on from; look at the task's data or lower "
+            "optimizer.lr, then start again"
+        )
+    return value
+
+
+def pick_device(name: str) -> torch.device:
+    """Return the device that a run file names; `auto` is the fastest there is."""
+    if name != "auto":
+        try:
+            torch.zeros(1, device=name).cpu()
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            why = str(error).splitlines()[0]
+            raise UserError(
+                f"device: expected auto or a device here, found {name!r}: {why}"
+            ) from None
+        return torch.device(name)
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def wants_bfloat16(precision: str, device: torch.device) -> bool:
+    """Return whether to use mixed precision: where asked for, by default where a GPU has it."""
+    if precision == "auto":
+        return device.type == "cuda" and torch.cuda.is_bf16_supported()
+    return precision == "bfloat16"

@@ -1,0 +1,143 @@
+"""Batches made in the background and brought to the device."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+
+from bursar.tasks.batches import Batch, Indices, Items, ItemStream, Stream, in_order, make_batch
+from bursar.tasks.data import LoaderStream, ReadyBatches
+from bursar.training.prepare import Prepared
+
+AHEAD = 64
+"""Tasks that have a batch made ahead; those drawn longest ago give way."""
+
+
+class Loader:
+    """Serves the training batches of each task, and mixed ones of several.
+
+    While the model works on a batch, the next one of the same task is made in the background. What
+    is served does not depend on that: each task's batches come in their own order.
+
+    Args:
+        prepared: the tasks with their training items.
+        size: items in a batch.
+        seed: of the order.
+        device: where batches go.
+    """
+
+    def __init__(
+        self, prepared: Sequence[Prepared], size: int, seed: int, device: torch.device
+    ) -> None:
+        self.streams: dict[str, Stream] = {
+            entry.task.name: _stream(entry, size, seed) for entry in prepared
+        }
+        self._device = device
+        self._maker = ThreadPoolExecutor(1, thread_name_prefix="bursar-loader")
+        self._ahead: dict[str, Future[Batch]] = {}
+
+    def next(self, task: str) -> Batch:
+        """Return the next batch of a task, on the device."""
+        stream = self.streams[task]
+        made = self._ahead.pop(task, None)
+        batch = self._upcoming(stream) if made is None else made.result()
+        stream.advance()
+        self._ahead[task] = self._maker.submit(self._upcoming, stream)
+        if len(self._ahead) > AHEAD:
+            self._ahead.pop(next(iter(self._ahead))).result()
+        return to_device(batch, self._device)
+
+    def _upcoming(self, stream: Stream) -> Batch:
+        return pinned(stream.upcoming(), self._device)
+
+    def of(self, chosen: Mapping[str, Indices]) -> Batch:
+        """Return a batch of these training items of each task, on the device."""
+        return to_device(make_batch(self.items, chosen), self._device)
+
+    def pieces(self, batch: Batch, count: int) -> list[Batch]:
+        """Cut a batch into at most so many of about equal size."""
+        if count == 1 or batch.examples == 1:
+            return [batch]
+        owners = np.repeat(np.arange(len(batch.parts)), [len(part.items) for part in batch])
+        items = np.concatenate([part.items for part in batch])
+        places = np.array_split(np.arange(len(items)), min(count, len(items)))
+        return [
+            self.of({name: items[at][owners[at] == k] for k, name in enumerate(batch.tasks)})
+            for at in places
+        ]
+
+    @property
+    def items(self) -> dict[str, Items]:
+        """By task, its training items, for those whose batches are cut from items."""
+        streams = self.streams.items()
+        return {name: each.items for name, each in streams if isinstance(each, ItemStream)}
+
+    def replace(self, task: str, items: Items) -> None:
+        """Serve a task from other items, such as the same ones with another column."""
+        self._drop()
+        stream = self.streams[task]
+        assert isinstance(stream, ItemStream)
+        stream.items = items
+
+    def go_to(self, task: str, epoch: int, place: int) -> None:
+        """Go to a place in a task's stream."""
+        self._drop()
+        self.streams[task].load_state_dict({"epoch": epoch, "place": place})
+
+    def _drop(self) -> None:
+        for made in self._ahead.values():
+            made.result()
+        self._ahead.clear()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return by task the place in its stream."""
+        return {name: stream.state_dict() for name, stream in self.streams.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go to the places of `state_dict`; a task that has none there stays at its start."""
+        self._drop()
+        for name, stream in self.streams.items():
+            if name in state:
+                stream.load_state_dict(state[name])
+
+    def close(self) -> None:
+        """End the background thread."""
+        self._maker.shutdown(wait=True, cancel_futures=True)
+
+
+def _stream(entry: Prepared, size: int, seed: int) -> Stream:
+    if isinstance(entry.train, ReadyBatches):
+        return LoaderStream(entry.task.name, entry.train, seed)
+    return ItemStream(entry.task.name, entry.train, size, seed)
+
+
+def dev_batches(
+    task: str, items: Items | ReadyBatches, size: int, device: torch.device
+) -> Iterator[Batch]:
+    """Yield each item once, on the device; the next batch is made in the background."""
+    batches = (
+        items.in_order(task) if isinstance(items, ReadyBatches) else in_order(task, items, size)
+    )
+
+    def following() -> Batch | None:
+        batch = next(batches, None)
+        return None if batch is None else pinned(batch, device)
+
+    with ThreadPoolExecutor(1, thread_name_prefix="bursar-dev") as maker:
+        made = maker.submit(following)
+        while (batch := made.result()) is not None:
+            made = maker.submit(following)
+            yield to_device(batch, device)
+
+
+def pinned(batch: Batch, device: torch.device) -> Batch:
+    """Return a batch as tensors, in memory that a GPU copies from without blocking."""
+    tensors = batch.mapped(torch.as_tensor)
+    return tensors.mapped(lambda tensor: tensor.pin_memory()) if device.type == "cuda" else tensors
+
+
+def to_device(batch: Batch, device: torch.device) -> Batch:
+    """Return a batch as tensors on the device; copies from pinned memory do not block."""
+    return batch.mapped(lambda array: torch.as_tensor(array).to(device, non_blocking=True))

@@ -1,0 +1,315 @@
+"""One process's part of a run."""
+
+import json
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+
+from bursar.config import RunConfig, build_decider, dump
+from bursar.errors import RunInterruptedError, StoppedError, UserError
+from bursar.files import sweep, whole_folder, write_whole
+from bursar.journal import Diagnostics, Evaluation, Journal, Opening, repair
+from bursar.models import saving
+from bursar.models.multitask import MultiTaskModel
+from bursar.training import checkpoints
+from bursar.training.assembly import Assembled
+from bursar.training.checkpoints import Snapshot
+from bursar.training.driver import Driver
+from bursar.training.engine import Engine, finite
+from bursar.training.evaluation import baseline, mean
+from bursar.training.folder import CHECKPOINTS, JOURNAL, MODEL, RUN, SCORES, Finished, Scores
+from bursar.training.objective import objective_value
+from bursar.training.prepare import run_info_of
+from bursar.training.stopping import Stop, listening
+from bursar.training.watching import Watchers
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Selected:
+    """The model to keep, as far as the evaluations tell.
+
+    Args:
+        step: where it stood: at the best evaluation so far, or the last.
+        score: the mean over the tasks there.
+        scores: by task.
+        objective: the run's objective there.
+        best: the highest objective so far.
+        stale: evaluations since then.
+    """
+
+    step: int | None = None
+    score: float = 0.0
+    scores: dict[str, Scores] | None = None
+    objective: float = 0.0
+    best: float | None = None
+    stale: int = 0
+
+
+class Session:
+    """Takes a run from where it is to its end.
+
+    Args:
+        folder: of the run.
+        parts: what it is made of.
+        watchers: are told of what happens.
+    """
+
+    def __init__(self, folder: Path, parts: Assembled, watchers: Watchers) -> None:
+        self.config = parts.config
+        self.folder = folder
+        self.parts = parts
+        self.watchers = watchers
+        self.selected = Selected()
+        self._info = run_info_of(parts.config, parts.prepared)
+
+    def start(self) -> Finished:
+        """Go from the first step."""
+        (self.folder / JOURNAL).unlink(missing_ok=True)
+        with Journal.create(self.folder / JOURNAL, self.opening()) as journal:
+            driver = self.driver(journal)
+            if self.config.model.given is not None:
+                self.checkpoint(driver)  # nobody else knows the first weights of a given model
+            return self._spend(driver)
+
+    def opening(self) -> Opening:
+        """Return the first line of the journal."""
+        return Opening(
+            self.config.name,
+            self._info.tasks,
+            dict(self._info.sizes),
+            self.config.seed,
+            self.config.decider,
+            self.config.budget.model_dump(),
+            self.config.family.key,
+        )
+
+    def go_on(self, snapshot: Snapshot) -> Finished:
+        """Go from a checkpoint."""
+        self._check(snapshot)
+        repair(self.folder / JOURNAL)
+        with Journal.resume(self.folder / JOURNAL, snapshot.state["journal"]) as journal:
+            driver = self.driver(journal)
+            self._load_model(driver, snapshot)
+            driver.load_tensors(snapshot.optimizer)
+            driver.load_state_dict(snapshot.state["driver"])
+            self.selected = _selected(snapshot.state["selected"])
+            return self._spend(driver)
+
+    def _check(self, snapshot: Snapshot) -> None:
+        """Raise unless the checkpoint is of this configuration and of these data."""
+        if snapshot.state["config"] != digest(self.config):
+            raise UserError(
+                f"{self.folder}: its checkpoint is of another configuration than "
+                f"{self.folder / RUN}; put the file back as it was, or start another run"
+            )
+        for name, content in self.parts.data.items():
+            if snapshot.state["data"].get(name) != content:
+                raise UserError(
+                    f"task {name}: its training or dev data are not those that this run was begun "
+                    "with; put them back, or start another run"
+                )
+        if not (self.folder / JOURNAL).exists():
+            raise UserError(
+                f"{self.folder}: expected a {JOURNAL} beside the checkpoint, found none"
+            )
+
+    def _load_model(self, driver: Driver, snapshot: Snapshot) -> None:
+        try:
+            driver.engine.model.load_state_dict(snapshot.model)
+        except RuntimeError as error:
+            raise UserError(
+                f"{self.folder}: its checkpoint is of another model: {_second_line(error)}"
+            ) from None
+
+    def driver(self, journal: Journal) -> Driver:
+        """Make the driver of the decider's family, at its start."""
+        parts = self.parts
+        engine = Engine(
+            self.config, parts.prepared, parts.model, watchers=self.watchers, cache=parts.cache
+        )
+        decider = build_decider(self.config, self._info)
+        driver: Driver = self.config.family.load_driver()(engine, decider, journal)
+        return driver
+
+    def _spend(self, driver: Driver) -> Finished:
+        """Spend the budget, with evaluations and checkpoints, and finish."""
+        try:
+            with torch.random.fork_rng(), deterministic(self.config.deterministic):
+                with listening() as stop:
+                    while driver.step < self.config.length and not self._stopped_early():
+                        driver.advance()
+                        self._after(driver, stop)
+                return self._finish(driver)
+        except RunInterruptedError as error:
+            raise RunInterruptedError(f"{error}; {self._how_to_go_on()}") from None
+        except (OSError, SafetensorError) as error:
+            raise RunInterruptedError(f"{self.folder}: {error}; {self._how_to_go_on()}") from error
+        finally:
+            driver.engine.loader.close()
+
+    def _how_to_go_on(self) -> str:
+        steps = checkpoints.steps_in(self.folder / CHECKPOINTS)
+        if not steps:
+            return "no checkpoint was written yet"
+        return (
+            f"the checkpoint of {self.config.family.unit[:-1]} {steps[-1]} is whole, "
+            f"go on from it by `bursar resume {self.folder}`"
+        )
+
+    def _stopped_early(self) -> bool:
+        patience = self.config.evaluate.patience
+        return patience is not None and self.selected.stale >= patience
+
+    def _after(self, driver: Driver, stop: Stop) -> None:
+        """Evaluate and write a checkpoint when it is time to."""
+        last = driver.step == self.config.length
+        keep = False
+        if last or driver.step % self.config.evaluate_every == 0:
+            keep = self._evaluate(driver)
+        due = driver.step % self.config.checkpoint_every == 0
+        if last or keep or due or self._stopped_early() or stop.by is not None:
+            self.checkpoint(driver)
+        if stop.by is not None and not last:
+            unit = self.config.family.unit[:-1]
+            raise StoppedError(
+                f"stopped behind {unit} {driver.step} of {self.config.length}, with a checkpoint; "
+                f"go on by `bursar resume {self.folder}`",
+                stop.by,
+            )
+
+    def _evaluate(self, driver: Driver) -> bool:
+        """Score the run; return whether this model is now the one to keep."""
+        scores, record = self._scored(driver)
+        if beliefs := driver.diagnostics():
+            driver.journal.append(Diagnostics(driver.step, beliefs))
+        driver.journal.append(record)
+        selected = self.selected
+        assert record.objective is not None
+        better = selected.best is None or record.objective > selected.best
+        if better:
+            selected.best, selected.stale = record.objective, 0
+        else:
+            selected.stale += 1
+        keep = better or self.config.evaluate.keep == "last"
+        if keep:
+            selected.step, selected.score, selected.scores = driver.step, record.score, scores
+            selected.objective = record.objective
+        self.watchers.evaluated(driver.step, scores, record.score, better)
+        return keep
+
+    def _scored(self, driver: Driver) -> tuple[dict[str, Scores], Evaluation]:
+        began = time.perf_counter()
+        engine = driver.engine
+        scores = {name: engine.evaluate(name, engine.dev[name]) for name in engine.tasks}
+        for name, found in scores.items():
+            finite(found.loss, f"task {name}, step {driver.step}: the dev loss")
+        objective = self.config.objective or driver.objective()
+        by_task = {name: found.score for name, found in scores.items()}
+        return scores, Evaluation(
+            driver.step,
+            "dev",
+            mean(by_task),
+            by_task,
+            {name: found.loss for name, found in scores.items()},
+            {name: found.metrics for name, found in scores.items()},
+            objective_value(objective, scores),
+            engine.spent.forward,
+            engine.spent.backward,
+            round(time.perf_counter() - began, 4),
+        )
+
+    def checkpoint(self, driver: Driver) -> None:
+        """Write a checkpoint, and remove those that are not needed any more."""
+        checkpoints.save(self.folder / CHECKPOINTS, self.snapshot(driver))
+        self._prune()
+
+    def snapshot(self, driver: Driver) -> Snapshot:
+        """Return everything that a process needs to go on from here."""
+        driver.journal.sync()  # before its position is relied upon
+        state = {
+            "config": digest(self.config),
+            "data": self.parts.data,
+            "journal": driver.journal.position,
+            "driver": driver.state_dict(),
+            "selected": asdict(self.selected),
+        }
+        return Snapshot(driver.step, driver.engine.model.state_dict(), driver.tensors(), state)
+
+    def _prune(self) -> None:
+        newest, selected = self.config.checkpoint.keep, self.selected.step
+        checkpoints.prune(self.folder / CHECKPOINTS, newest, selected)
+
+    def _finish(self, driver: Driver) -> Finished:
+        """Write the model to keep, and then the scores: the sign that the run is over."""
+        selected = self.selected
+        # The last step is always scored, so that there is something to keep.
+        assert selected.step is not None
+        assert selected.scores is not None
+        for folder in (self.folder, self.folder / CHECKPOINTS):
+            sweep(folder)  # a process that was killed may have left something half written
+        self._prune()
+        kept = checkpoints.load(self.folder / CHECKPOINTS / f"step-{selected.step}")
+        driver.engine.model.load_state_dict(kept.model)
+        with whole_folder(self.folder / MODEL) as aside:
+            self._save_model(aside)
+        result = Finished(
+            selected.step,
+            selected.score,
+            {name: self._beside_baseline(name, found) for name, found in selected.scores.items()},
+            driver.engine.spent.forward,
+            driver.engine.spent.backward,
+            selected.objective,
+        )
+        write_whole(self.folder / SCORES, json.dumps(asdict(result), indent=2) + "\n")
+        return result
+
+    def _save_model(self, folder: Path) -> None:
+        model = self.parts.model.cpu()
+        if isinstance(model, MultiTaskModel):
+            saving.save(model, self.parts.tokenizer, self.config.model, folder)
+        else:
+            tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+            save_file(tensors, folder / saving.WEIGHTS)
+
+    def _beside_baseline(self, name: str, scores: Scores) -> Scores:
+        """Return a task's scores with what predicting without looking earns."""
+        [entry] = [each for each in self.parts.prepared if each.task.name == name]
+        return replace(scores, baseline=baseline(entry.task, entry.train, entry.dev))
+
+
+def digest(config: RunConfig) -> str:
+    """Return what names a configuration."""
+    return blake2b(dump(config).encode(), digest_size=16).hexdigest()
+
+
+def _second_line(error: RuntimeError) -> str:
+    """Return what torch says of the first tensor that does not fit."""
+    return str(error).splitlines()[-1].strip()
+
+
+def _selected(values: Mapping[str, Any]) -> Selected:
+    scores = values["scores"]
+    found = None if scores is None else {name: Scores(**each) for name, each in scores.items()}
+    return Selected(**{**values, "scores": found})
+
+
+@contextmanager
+def deterministic(wanted: bool) -> Iterator[None]:
+    """Use only algorithms that give the same bits each time, where that is wanted."""
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(before or wanted)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
