@@ -54,7 +54,7 @@ class PolicyTrainer(Trainer):
     def measure(self, step: int, draw: Draw, batch: Batch, loss: float) -> Outcome:
         """The outcome of a draw, with the signals that the policy wants for it and no others."""
         gain = score = uncertainty = None
-        for signal in self.policy.due():
+        for signal in self.policy.due(draw):
             if isinstance(signal, Gain):
                 after = self._loss_again(step, batch)
                 gain = loss - finite(after, f"task {draw.task}, step {step}: the loss afterwards")
