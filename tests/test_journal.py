@@ -214,7 +214,7 @@ def test_200_000_steps_stay_under_100_megabytes_though_the_distribution_changes_
         first = journal.position
         for step, shares in enumerate(tables, 100_001):
             number = step % count
-            draw = bursar.Draw(tasks[number], number, shares)
+            draw = bursar.Draw(tasks[number], number, shares, step)
             outcome = Outcome(draw, loss=float(shares[0]), gain=-float(shares[1]))
             journal.draw(step, outcome, examples=16, tokens=1999, seconds=0.0123)
         assert (journal.position - first) * 200_000 / steps < 100e6

@@ -20,7 +20,7 @@ def journal_of(path: Path, policy: Policy, steps: int, score: bool = False) -> l
     with Journal.create(path, opening) as journal:
         for step in range(steps):
             draw = policy.ask(rng)
-            dev = float(rng.random()) if score and policy.due() else None
+            dev = float(rng.random()) if score and policy.due(draw) else None
             outcome = Outcome(draw, loss=float(rng.random()), gain=float(rng.normal()), score=dev)
             policy.tell(outcome)
             journal.draw(step + 1, outcome)

@@ -73,10 +73,7 @@ def test_a_task_without_an_estimate_stands_in_the_middle():
 
 def test_estimates_are_due_once_in_every_so_many_draws():
     policy, rng = ActivePrioritization(NAMES, every=3, passes=5, examples=64), stream(1, "due")
-    due = []
-    for _ in range(7):
-        policy.ask(rng)
-        due.append(policy.due())
+    due = [policy.due(policy.ask(rng)) for _ in range(7)]
     signal = {Uncertainty(5, 64, "bald")}
     assert due == [set(), set(), signal, set(), set(), signal, set()]
 

@@ -78,15 +78,15 @@ def test_a_history_of_a_thousand_steps_is_equation_5(tasks, eta, divide_by):
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(-1e9, 1e9)), max_size=60))
 def test_every_task_keeps_its_uniform_share(history):
     policy = Exp3S(list("abcd"), eta=1.0, epsilon=0.2)
-    for index, gain in history:
-        draw = Draw("abcd"[index], index, policy.probabilities())
+    for number, (index, gain) in enumerate(history, 1):
+        draw = Draw("abcd"[index], index, policy.probabilities(), number)
         policy.tell(Outcome(draw, gain=gain))
         assert policy.probabilities().min() >= 0.2 / 4 - 1e-15
 
 
 def test_a_million_updates_do_not_overflow():
     policy = Exp3S(list("ab"), eta=0.1, epsilon=0.0, divide_by="rho", scaler=AsItIs())
-    draws = [Draw(name, k, policy.probabilities()) for k, name in enumerate("ab")]
+    draws = [Draw(name, k, policy.probabilities(), k + 1) for k, name in enumerate("ab")]
     outcomes = [Outcome(draw, gain=1.0) for draw in draws]
     # The last 60,000 of them; the second half rewards the task that the first has all but buried.
     policy.load_state_dict({**policy.state_dict(), "updates": 940_000})

@@ -41,7 +41,7 @@ def test_a_history_of_a_thousand_rounds_is_algorithm_1(decay):
     for _ in range(1000):
         for _ in range(2):
             draw = policy.ask(rng)
-            score = float(rng.random()) if policy.due() else None
+            score = float(rng.random()) if policy.due(draw) else None
             policy.tell(Outcome(draw, score=score))
         history.append((draw.index, score))
     a, b = transcription(history, 4, decay, (1.5, 1.0), (3.0, 1.0))
@@ -99,7 +99,7 @@ def test_a_decision_holds_for_a_round_and_keeps_its_propensities():
             draw = policy.ask(rng)
             draws.append(draw)
             last = batch == 3
-            assert policy.due() == ({DevScore("a")} if last else set())
+            assert policy.due(draw) == ({DevScore("a")} if last else set())
             policy.tell(Outcome(draw, score=float(rng.random()) if last else None))
         assert len({draw.task for draw in draws}) == 1
         assert all(draw.probabilities is draws[0].probabilities for draw in draws)

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from bursar.config import RunConfig, build_decider
 from bursar.journal import Evaluation, Opening, Shares, Step, read
-from bursar.policies import DevScore, Gain, Outcome, Policy, Random
+from bursar.policies import DevScore, Draw, Gain, Outcome, Policy, Random
 from bursar.rng import seed_for, stream
 from bursar.run_info import RunInfo
 from bursar.tasks.batches import Batch
@@ -92,7 +92,7 @@ class Loud(Policy):
     def probabilities(self) -> NDArray[np.float64]:
         return self.uniform
 
-    def due(self) -> Any:
+    def due(self, draw: Draw) -> Any:
         return (DevScore("a", 10), Gain())
 
     def tell(self, outcome: Outcome) -> None:

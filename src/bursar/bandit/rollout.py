@@ -93,7 +93,7 @@ def _outcome(
 ) -> Outcome:
     loss = _nll(before[draw.index])
     score, uncertainty = None, None
-    for signal in policy.due():
+    for signal in policy.due(draw):
         if isinstance(signal, DevScore):
             score = float(after[policy.tasks.index(signal.task)])
         elif isinstance(signal, Uncertainty):

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bursar.policies.base import Outcome, Policy, distribution
+from bursar.policies.base import Draw, Outcome, Policy, distribution
 from bursar.policies.signals import Signal, Uncertainty
 
 
@@ -70,9 +70,9 @@ class ActivePrioritization(Policy):
         """The smoothed uncertainties, normalised, as far as the limit lets it go."""
         return self._probabilities
 
-    def due(self) -> frozenset[Signal]:
+    def due(self, draw: Draw) -> frozenset[Signal]:
         """The uncertainties, once in `every` draws."""
-        return self.needs if self.draws > 0 and self.draws % self._every == 0 else frozenset()
+        return self.needs if draw.number % self._every == 0 else frozenset()
 
     def tell(self, outcome: Outcome) -> None:
         """Learn from the uncertainties, if they were measured."""

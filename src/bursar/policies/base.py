@@ -18,15 +18,19 @@ T = TypeVar("T")
 class Draw:
     """One decision: a task, and the distribution that it was drawn from.
 
+    A policy knows a draw by its values alone, so that one can be written down and made again.
+
     Args:
         task: name of the task drawn.
         index: its place in `policy.tasks`.
         probabilities: the distribution of the draw, shape `(tasks,)`; not to be written to.
+        number: counts the draws of a policy from 1.
     """
 
     task: str
     index: int
     probabilities: NDArray[np.float64]
+    number: int
 
     @property
     def probability(self) -> float:
@@ -119,7 +123,7 @@ class Policy(ABC):
         probabilities = self.probabilities()
         self._drawn[index] += 1
         self._draws += 1
-        return Draw(self._tasks[index], index, probabilities)
+        return Draw(self._tasks[index], index, probabilities, self._draws)
 
     def _choose(self, probabilities: NDArray[np.float64], rng: np.random.Generator) -> int:
         """A task's place, drawn from this distribution."""
@@ -130,8 +134,8 @@ class Policy(ABC):
         point = rng.random() * self._cumulative[-1]
         return int(self._cumulative.searchsorted(point, side="right"))
 
-    def due(self) -> frozenset[Signal]:
-        """The signals to be measured for the outcome of the latest draw."""
+    def due(self, draw: Draw) -> frozenset[Signal]:
+        """The signals to be measured for the outcome of this draw."""
         return self.needs
 
     def tell(self, outcome: Outcome) -> None:  # noqa: B027 (a fixed policy has nothing to learn)

@@ -98,9 +98,9 @@ class Stratified(Policy):
         super().replay(index)
         return self.policy.replay(index)
 
-    def due(self) -> frozenset[Signal]:
+    def due(self, draw: Draw) -> frozenset[Signal]:
         """What the policy has due."""
-        return self.policy.due()
+        return self.policy.due(draw)
 
     def tell(self, outcome: Outcome) -> None:
         """Let the policy learn."""

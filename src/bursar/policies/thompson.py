@@ -130,19 +130,20 @@ class Thompson(Policy):
         self._arm = index
         return super().replay(index)
 
-    def due(self) -> frozenset[Signal]:
-        """The primary's dev score, at the end of a round."""
-        return self.needs if self._round_is_over() else frozenset()
+    def due(self, draw: Draw) -> frozenset[Signal]:
+        """The primary's dev score, at the last draw of a round."""
+        return self.needs if self._ends_round(draw) else frozenset()
 
-    def _round_is_over(self) -> bool:
-        return self.draws > 0 and self.draws % self._batches == 0
+    def _ends_round(self, draw: Draw) -> bool:
+        return draw.number % self._batches == 0
 
     def tell(self, outcome: Outcome) -> None:
         """Learn from the dev score at the end of a round, if it was measured."""
-        if not self._round_is_over() or outcome.score is None or not math.isfinite(outcome.score):
+        score = outcome.score
+        if score is None or not math.isfinite(score) or not self._ends_round(outcome.draw):
             return
-        reward = 1.0 if outcome.score >= self._reference else 0.0
-        self._reference = outcome.score
+        reward = 1.0 if score >= self._reference else 0.0
+        self._reference = score
         self._update(outcome.draw.index, reward)
 
     def _update(self, arm: int, reward: float) -> None:

@@ -9,7 +9,7 @@ _NO_NUMBERS = (None, float("nan"), float("inf"), float("-inf"), 1.7e308, -1.7e30
 
 
 def outcome_of(policy: Policy, draw: Draw, rng: np.random.Generator) -> Outcome:
-    """A plausible outcome of the latest draw, with the signals that the policy has due.
+    """A plausible outcome of a draw, with the signals that the policy has due.
 
     >>> import bursar
     >>> rng = np.random.default_rng(1)
@@ -17,7 +17,7 @@ def outcome_of(policy: Policy, draw: Draw, rng: np.random.Generator) -> Outcome:
     >>> outcome_of(policy, policy.ask(rng), rng).gain is None
     True
     """
-    due = {type(signal) for signal in policy.due()}
+    due = {type(signal) for signal in policy.due(draw)}
     return Outcome(
         draw,
         loss=float(rng.exponential()),
