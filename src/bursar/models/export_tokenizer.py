@@ -30,12 +30,15 @@ def export_tokenizer(folder: Path, tokenizer: Tokenizer, segments: bool) -> PreT
     if "pad_token" not in special:
         # What stands behind the mask does not matter, but it must be a token that is in no text.
         special["pad_token"] = next(iter(special.values()), None)
+    # Where both texts of a pair are of one type, the model needs no types; and the tokenizers
+    # library would give the later windows of a long text a type of their own.
+    typed = segments and any(_types(tokenizer, "a", "a"))
     return PreTrainedTokenizerFast(
         tokenizer_object=_with_segments(tokenizer),
         model_max_length=tokenizer.max_length,
         padding_side="right",
         truncation_side="right",
-        model_input_names=["input_ids", "attention_mask"] + [TYPES] * segments,
+        model_input_names=["input_ids", "attention_mask"] + [TYPES] * typed,
         **special,
     )
 
