@@ -429,6 +429,10 @@ def test_pictures_own_heads_and_unknown_tasks_are_refused(tmp_path: Path) -> Non
     model.heads["wic"] = torch.nn.Identity()
     with pytest.raises(UserError, match="task wic: a head such as Identity cannot be exported"):
         convert(model, "wic")
+    model = small(tmp_path, "classify")
+    model.encoder.model.more = torch.nn.Linear(2, 2)
+    with pytest.raises(UserError, match="layers of its own inside a bert cannot be exported"):
+        convert(model, "classify")
     pictures = store.build(ModelSpec(encoder="cnn"), {"d": KINDS["classify"]}, None, seed=1)
     with pytest.raises(UserError, match="task d: only text encoders of transformers"):
         convert(pictures, "d")

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import transformers
 from torch import Tensor, nn
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import MODEL_MAPPING, PreTrainedConfig, PreTrainedModel
 
 from bursar.errors import UserError, unknown
 from bursar.models import store
@@ -73,7 +73,7 @@ def can_export(encoder: PreTrainedConfig | None, kind: Kind) -> str | None:
         encoder: the configuration of the task's encoder; None if transformers does not know it.
         kind: the kind of task.
     """
-    if encoder is None:
+    if encoder is None or type(encoder) not in MODEL_MAPPING:
         return "only text encoders of transformers can be exported, this model has another"
     if encoder.is_encoder_decoder:
         return f"a {encoder.model_type} has a decoder too; only encoders alone can be exported"
@@ -96,8 +96,8 @@ def convert(model: MultiTaskModel, task: str) -> PreTrainedModel:
         raise UserError(f"task {task}: {reason}")
     if not isinstance(head, LinearHead | TwoLayerHead):
         raise UserError(f"task {task}: a head such as {type(head).__name__} cannot be exported")
-    exported = _exported(text, kind, head)
-    return (_plain(exported) or exported).eval()
+    exported = _exported(text, kind, head, task)
+    return _plain(exported) or exported
 
 
 def _reads_segments(encoder: Any) -> bool:
@@ -107,7 +107,9 @@ def _reads_segments(encoder: Any) -> bool:
 
 
 @torch.no_grad()
-def _exported(encoder: TextEncoder, kind: Kind, head: LinearHead | TwoLayerHead) -> Exported:
+def _exported(
+    encoder: TextEncoder, kind: Kind, head: LinearHead | TwoLayerHead, task: str
+) -> Exported:
     """Return the encoder and the head as a model of our own class."""
     form = next(form for cls, form in FORMS.items() if isinstance(kind, cls))
     config = ExportedConfig(
@@ -121,14 +123,21 @@ def _exported(encoder: TextEncoder, kind: Kind, head: LinearHead | TwoLayerHead)
     )
     with quiet(), torch.random.fork_rng(devices=[]):
         exported = form(config)
-    exported.encoder.load_state_dict(encoder.model.state_dict())
+    exported.train(mode=False)
+    try:
+        exported.encoder.load_state_dict(encoder.model.state_dict())
+    except RuntimeError:
+        raise UserError(
+            f"task {task}: an encoder with layers of its own inside a "
+            f"{encoder.model.config.model_type} cannot be exported"
+        ) from None
     exported.linear.load_state_dict(head.linear.state_dict())
     if isinstance(head, TwoLayerHead) and exported.hidden is not None:
         exported.hidden.load_state_dict(head.hidden.state_dict())
     if isinstance(kind, Regress):
         exported.linear.weight.mul_(kind.scale)
         exported.linear.bias.mul_(kind.scale).add_(kind.mean)
-    return exported.eval()
+    return exported
 
 
 def _nameless(config: PreTrainedConfig) -> PreTrainedConfig:
@@ -168,7 +177,8 @@ def _plain(exported: Exported) -> PreTrainedModel | None:
             plain: PreTrainedModel = auto.from_config(config, dtype=torch.float32)
         except ValueError:  # it has no such class for this architecture
             return None
-    return plain if _fill(plain.eval(), exported) and _same(plain, exported) else None
+    plain.train(mode=False)
+    return plain if _fill(plain, exported) and _same(plain, exported) else None
 
 
 def _fill(plain: PreTrainedModel, exported: Exported) -> bool:

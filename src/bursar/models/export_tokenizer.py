@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Tokenizer as Backend
 from tokenizers import processors
@@ -26,7 +27,7 @@ def export_tokenizer(folder: Path, tokenizer: Tokenizer, segments: bool) -> PreT
         tokenizer: the one that the model was trained with.
         segments: whether the model reads which text a token is of.
     """
-    special = dict(AutoTokenizer.from_pretrained(folder).special_tokens_map)
+    special: dict[str, Any] = dict(AutoTokenizer.from_pretrained(folder).special_tokens_map)
     if "pad_token" not in special:
         # What stands behind the mask does not matter, but it must be a token that is in no text.
         special["pad_token"] = next(iter(special.values()), None)

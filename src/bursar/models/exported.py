@@ -79,7 +79,7 @@ class Exported(PreTrainedModel):
     _supports_flex_attn = True
     _supports_attention_backend = True
 
-    def __init__(self, config: ExportedConfig) -> None:
+    def __init__(self, config: Any) -> None:
         super().__init__(config)
         self.encoder = AutoModel.from_config(config.encoder)
         if getattr(self.encoder, "pooler", None) is not None:
@@ -88,7 +88,7 @@ class Exported(PreTrainedModel):
         self.dropout = nn.Dropout(config.head_dropout)
         self.hidden = nn.Linear(width, config.hidden_units) if config.hidden_units else None
         self.linear = nn.Linear(config.hidden_units or width, config.num_labels)
-        self.post_init()
+        self.post_init()  # type: ignore[no-untyped-call]
 
     @staticmethod
     def head_inputs(config: Any) -> int:
@@ -118,7 +118,7 @@ class _Pooled(Exported):
     @staticmethod
     def head_inputs(config: Any) -> int:
         times = (4 if config.pooling == "pair" else 1) + config.marks
-        return int(config.encoder.hidden_size) * times
+        return int(config.encoder.hidden_size * times)
 
     def sequence_logits(
         self,
@@ -159,7 +159,7 @@ class ExportedForSequenceClassification(_Pooled):
         labels: Tensor | None = None,
     ) -> SequenceClassifierOutput:
         """Return logits `(sequences, outputs)`, and the loss if there are labels."""
-        logits = self.sequence_logits(input_ids, attention_mask, token_type_ids, marks)
+        logits: Any = self.sequence_logits(input_ids, attention_mask, token_type_ids, marks)
         loss = None
         if labels is not None:
             loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
@@ -203,8 +203,8 @@ class ExportedForMultipleChoice(_Pooled):
             for column in (input_ids, attention_mask, token_type_ids)
         ]
         assert flat[0] is not None
-        logits = self.sequence_logits(flat[0], flat[1], flat[2]).view(input_ids.shape[:2])
-        loss = None if labels is None else functional.cross_entropy(logits, labels)
+        logits: Any = self.sequence_logits(flat[0], flat[1], flat[2]).view(input_ids.shape[:2])
+        loss: Any = None if labels is None else functional.cross_entropy(logits, labels)
         return MultipleChoiceModelOutput(loss=loss, logits=logits)
 
 
@@ -232,7 +232,7 @@ class ExportedForTokenClassification(_OfTokens):
         labels: Tensor | None = None,
     ) -> TokenClassifierOutput:
         """Return logits `(sequences, tokens, tags)`, and the loss if there are labels."""
-        logits = self.token_logits(input_ids, attention_mask, token_type_ids)
+        logits: Any = self.token_logits(input_ids, attention_mask, token_type_ids)
         loss = None if labels is None else self.loss_function(logits, labels, self.config)
         return TokenClassifierOutput(loss=loss, logits=logits)
 
@@ -251,7 +251,8 @@ class ExportedForQuestionAnswering(_OfTokens):
         end_positions: Tensor | None = None,
     ) -> QuestionAnsweringModelOutput:
         """Return logits of starts and ends, each `(sequences, tokens)`."""
-        starts, ends = self.token_logits(input_ids, attention_mask, token_type_ids).unbind(-1)
+        logits: Any = self.token_logits(input_ids, attention_mask, token_type_ids)
+        starts, ends = logits.unbind(-1)
         loss = None
         if start_positions is not None and end_positions is not None:
             loss = self.loss_function(starts, ends, start_positions, end_positions)
