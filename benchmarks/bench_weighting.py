@@ -1,4 +1,4 @@
-"""What an α step costs, what the deltas weigh, how fast frozen layers and seeds train."""
+"""What an α step costs, what the deltas weigh, how fast frozen layers train."""
 
 import multiprocessing
 import resource
@@ -11,14 +11,12 @@ from torch.nn import functional
 
 from bursar.models import store
 from bursar.models.frozen import FROZEN_STATES
-from bursar.models.lenet import LeNet
 from bursar.models.spec import ModelSpec
 from bursar.tasks.kinds import Classify
 from bursar.tasks.tokenizer import Tokenizer
 from bursar.weighting.deltas import Deltas
 
 WIDTH, DEV = 512, 256
-SEEDS, BATCH, STEPS = 8, 256, 12
 
 
 def network() -> nn.Sequential:
@@ -100,56 +98,6 @@ def memory() -> Result:
     )
 
 
-class TorchLeNet(LeNet):
-    """The same network from torch's own convolutions."""
-
-    def forward(self, images: Tensor) -> Tensor:
-        x = images.unsqueeze(1)
-        for layer in (self.conv1, self.conv2):
-            x = functional.relu(functional.max_pool2d(layer(x), 2))
-        return functional.relu(self.hidden(x.flatten(1)))
-
-
-def train_seed(network: type[LeNet], seed: int, steps: int) -> float:
-    """A few steps of one seed; returns the last loss."""
-    torch.manual_seed(seed)
-    model = nn.Sequential(network(), nn.Linear(LeNet.width, 10))
-    images, labels = torch.randn(BATCH, 28, 28), torch.randint(10, (BATCH,))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    for _ in range(steps):
-        optimizer.zero_grad()
-        loss = functional.cross_entropy(model(images), labels)
-        loss.backward()
-        optimizer.step()
-    return float(loss.detach())
-
-
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-    train_seed(LeNet, 0, 1)
-
-
-def seeds_together() -> Result:
-    """8 seeds as the study runs them, a process a core, and one after another on all cores."""
-    cores = torch.get_num_threads()
-    work = [(LeNet, seed, STEPS) for seed in range(SEEDS)]
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(cores, _one_thread) as pool:
-        ratio = median_ratio(
-            lambda: [train_seed(TorchLeNet, seed, STEPS) for seed in range(SEEDS)],
-            lambda: pool.starmap(train_seed, work, chunksize=1),
-        )
-    name = f"{SEEDS} seeds of LeNet, one after another / together, {cores} threads"
-    return Result(name, ratio, "x", ">= 3", ratio >= 3)
-
-
-def own_convolutions() -> Result:
-    ratio = median_ratio(lambda: train_seed(TorchLeNet, 0, 4), lambda: train_seed(LeNet, 0, 4))
-    return Result(
-        "LeNet from torch's convolutions / ours, one seed", ratio, "x", ">= 1.5", ratio >= 1.5
-    )
-
-
 def kept_states() -> Result:
     """A training pass over text with 5 of 6 layers frozen, from the text and from kept states."""
     tokenizer = Tokenizer.train(["a few words to begin with"], 100, max_length=64)
@@ -171,4 +119,4 @@ def kept_states() -> Result:
     return Result(name, ratio, "x", ">= 2", ratio >= 2)
 
 
-BENCHMARKS = [alpha_step, further_tasks, memory, seeds_together, own_convolutions, kept_states]
+BENCHMARKS = [alpha_step, further_tasks, memory, kept_states]

@@ -12,7 +12,6 @@ from statistics import mean
 
 import torch
 
-from bursar.models.lenet import conv_pool_relu
 from bursar.studies.multimnist import (
     METHODS,
     TASKS,
@@ -39,11 +38,8 @@ def arguments() -> argparse.Namespace:
 @torch.no_grad()
 def dead(model: PairNet, pairs: Pairs) -> int:
     """Channels of the second convolution that never fire."""
-    x = pairs.images.permute(1, 2, 0).unsqueeze(0)
-    for layer in (model.encoder.conv1, model.encoder.conv2):
-        assert layer.bias is not None
-        x = conv_pool_relu(x, layer.weight, layer.bias)
-    return int((x.flatten(1).amax(1) == 0).sum())
+    channels = model.encoder.channels(pairs.images)
+    return int((channels.amax((0, 2, 3)) == 0).sum())
 
 
 def main() -> None:

@@ -1,31 +1,34 @@
+"""Exported folders, used as a user of transformers does: raw texts in, the same logits out."""
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from transformers import (
-    AutoModelForMultipleChoice,
-    AutoModelForQuestionAnswering,
-    AutoModelForSequenceClassification,
-    AutoModelForTokenClassification,
-    AutoTokenizer,
-    BertTokenizerFast,
-    DistilBertConfig,
-    DistilBertModel,
-    ElectraConfig,
-    ElectraModel,
-    PreTrainedModel,
-    RobertaConfig,
-    RobertaModel,
-)
+import transformers
+from tokenizers import Tokenizer as Backend
+from tokenizers import models, pre_tokenizers, trainers
+from torch import Tensor
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from bursar.errors import UserError
-from bursar.models import store
-from bursar.models.encoders import packaged_minilm, quiet
-from bursar.models.export import convert, export
+from bursar.models import exported, store
+from bursar.models.encoders import pool, quiet
+from bursar.models.export import can_export, convert, export
 from bursar.models.multitask import MultiTaskModel
 from bursar.models.spec import ModelSpec
+from bursar.tasks.encoding import encode
 from bursar.tasks.kinds import Choose, Classify, Kind, MultiLabel, Regress, Span, Tag
+from bursar.tasks.rows import ChoiceRow, Mark, QuestionRow, Row, TextRow, WordsRow
+from bursar.tasks.tokenizer import Tokenizer
 
 KINDS: dict[str, Kind] = {
     "classify": Classify(("no", "yes", "maybe")),
@@ -33,247 +36,423 @@ KINDS: dict[str, Kind] = {
     "multilabel": MultiLabel(("joy", "fear")),
     "choose": Choose(),
     "tag": Tag(("O", "B-x", "I-x"), usual="O"),
-    "span": Span(),
+    "span": Span(stride=4),
+    "wic": Classify(("no", "yes"), marks=2),
 }
-AUTO = {
-    "tag": AutoModelForTokenClassification,
-    "span": AutoModelForQuestionAnswering,
-    "choose": AutoModelForMultipleChoice,
-}
-TEXTS = ["The cat sat on a mat.", "Who?", "A small brown dog ran far, far away from home " * 5]
-POOLED = ["classify", "regress", "multilabel", "choose"]
+LONG = "A small brown dog ran far, far away from home. " * 4
+TEXTS = ["The cat sat on a mat.", "Who?", LONG]
+PAIRS = ["A cat ran home.", LONG, "Who sat far away?"]
+PIECES = [  # the number of the text, and characters there; one piece is cut off with its text
+    [(0, 4, 7), (1, 2, 5)],
+    [(0, 0, 3), (1, 2, 7)],
+    [(0, 170, 175), (1, 0, 3)],
+]
+CHOICES = ["ran home.", "a mat?"]
+QUESTIONS = ["Who?", "What ran?", "Who sat?"]  # short: bursar cuts a long one, transformers cannot
+LENGTH = 32
+SMALL = ModelSpec(
+    encoder="small", width=48, attention_heads=4, vocabulary=120, max_length=LENGTH, head_width=24
+)
+WORDS = store.Texts("texts", lambda: TEXTS + PAIRS)
 
 
-def build(spec: ModelSpec, kinds: dict[str, Kind] = KINDS) -> MultiTaskModel:
-    tokenizer = store.tokenizer_for(spec, store.Texts("texts", lambda: TEXTS))
-    model = store.build(spec, kinds, tokenizer, seed=1).eval()
-    for head in model.heads.values():  # as if it had been trained: logits of all sizes
-        torch.nn.init.normal_(head.linear.bias, std=2.0, generator=torch.Generator().manual_seed(1))
-    return model
+@pytest.fixture(autouse=True, scope="module")
+def _registered() -> None:
+    exported.register()
 
 
-def logits_of(plain: PreTrainedModel, kind: Kind, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-    """What plain transformers gives, in our form."""
-    if isinstance(kind, Choose):
-        return plain(**{name: column[None] for name, column in inputs.items()}).logits.T
-    output = plain(**inputs)
-    if isinstance(kind, Span):
-        return torch.stack([output.start_logits, output.end_logits], dim=-1)
-    return output.logits
+def rows(task: str) -> list[Row]:
+    """The texts as rows of this kind."""
+    pairs = list(zip(TEXTS, PAIRS, strict=True))
+    match task:
+        case "tag":
+            return [WordsRow(1, tuple(text.split())) for text in TEXTS]
+        case "span":
+            both = zip(QUESTIONS, TEXTS, strict=True)
+            return [QuestionRow(1, question, context) for question, context in both]
+        case "choose":
+            return [ChoiceRow(1, text, tuple(CHOICES)) for text in TEXTS]
+        case "wic":
+            marks = [tuple(Mark(a, b, bool(text)) for text, a, b in of_row) for of_row in PIECES]
+            return [TextRow(1, *pair, marks=of) for pair, of in zip(pairs, marks, strict=True)]
+    return [TextRow(1, *pair) for pair in pairs]
 
 
-def expected(model: MultiTaskModel, task: str, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-    kind, logits = model.kinds[task], model(task, inputs)
-    if isinstance(kind, Regress):
-        return torch.tensor(kind.predictions(logits, {}))[:, None].float()
-    return logits
+@dataclass(frozen=True)
+class Given:
+    """Rows made up by a test."""
 
+    given: tuple[Row, ...]
+    where: str = "test"
 
-def read(folder: str | Path) -> dict[str, torch.Tensor]:
-    with quiet():
-        words = AutoTokenizer.from_pretrained(folder)
-    return dict(
-        words(
-            TEXTS,
-            ["on a mat"] * 3,
-            padding=True,
-            truncation=True,
-            max_length=32,
-            return_tensors="pt",
-        )
-    )
+    def rows(self) -> Iterator[Row]:
+        return iter(self.given)
+
+    def skips(self) -> dict[str, int]:
+        return {}
+
+    def fingerprint(self) -> str:
+        return repr(self.given)
 
 
 @torch.inference_mode()
-def agree(model: MultiTaskModel, task: str, plain: PreTrainedModel, inputs: Any) -> None:
-    ours = expected(model, task, inputs)
-    theirs = logits_of(plain.eval(), model.kinds[task], inputs)
-    torch.testing.assert_close(theirs, ours, rtol=1e-6, atol=1e-6)
+def ours(model: MultiTaskModel, tokenizer: Tokenizer, task: str) -> Tensor:
+    """What bursar's encoder and head make of the rows, from bursar's own columns."""
+    kind = model.kinds[task]
+    split = encode(kind, Given(tuple(rows(task))), tokenizer)
+    columns = {name: torch.as_tensor(c) for name, c in split.batch(np.arange(len(split))).items()}
+    encoder, mask, second = model.encoder, columns["attention_mask"], columns.get("token_type_ids")
+    given = {"input_ids": columns["input_ids"], "attention_mask": mask}
+    if (getattr(encoder.model.config, "type_vocab_size", 0) or 0) > 1 and second is not None:
+        given["token_type_ids"] = second
+    tokens = encoder.model(**given).last_hidden_state
+    if kind.reads == "tokens":
+        return model.heads[task](tokens)[mask.bool()]
+    features = [pool(tokens, mask, second, encoder.pooling)]
+    for piece in columns["marks"].unbind(1) if "marks" in columns else ():
+        means = [row[start:end].mean(0) for row, (start, end) in zip(tokens, piece, strict=True)]
+        features.append(torch.stack(means))
+    logits: Tensor = model.heads[task](torch.cat(features, -1))
+    return logits * kind.scale + kind.mean if isinstance(kind, Regress) else logits
 
 
-SMALL = ModelSpec(
-    encoder="small", width=48, attention_heads=4, vocabulary=120, max_length=32, head_width=24
-)
-MINILM = ModelSpec(encoder="minilm", layers=2, max_length=32)
-CASES = [
-    *(
-        (SMALL.model_copy(update={"pooling": pooling}), task)
-        for pooling in ("mean", "first")
-        for task in KINDS
-    ),
-    *((SMALL.model_copy(update={"head": "two_layer"}), task) for task in POOLED),
-    (MINILM, "classify"),
-    (MINILM, "span"),
-]
+def texts_of(task: str, folder: Path) -> dict[str, Any]:
+    """What a user of transformers has for the same rows."""
+    return {
+        "folder": str(folder),
+        "task": task,
+        "texts": TEXTS,
+        "pairs": QUESTIONS if task == "span" else PAIRS,
+        "pieces": PIECES,
+        "choices": CHOICES,
+    }
 
 
-@pytest.mark.parametrize(
-    ("spec", "task"),
-    CASES,
-    ids=[f"{spec.encoder}-{spec.pooling}-{spec.head}-{task}" for spec, task in CASES],
-)
-def test_saved_loaded_and_exported_a_task_gives_the_same_logits_in_plain_transformers(
-    spec: ModelSpec, task: str, tmp_path: Path
-) -> None:
-    kinds = {task: KINDS[task]}
-    model = build(spec, kinds)
-    tokenizer = store.tokenizer_for(spec, store.Texts("texts", lambda: TEXTS))
-    store.save(model, tokenizer, spec, tmp_path / "model")
-    loaded, _ = store.load(tmp_path / "model")
-    export(tmp_path / "model", task, tmp_path / "out")
+def theirs(folder: Path, task: str) -> Tensor:
+    """What a user of transformers gets for them, where bursar has registered its classes."""
+    user = runpy.run_path(str(Path(__file__).with_name("plain_user.py")))
     with quiet():
-        auto = AUTO.get(task, AutoModelForSequenceClassification)
-        plain = auto.from_pretrained(tmp_path / "out")
-    inputs = read(tmp_path / "out")
-    agree(model, task, plain, inputs)
-    agree(loaded, task, plain, inputs)
+        found: Tensor = user["logits"](**texts_of(task, folder), trust=False)
+    return found
+
+
+def built(spec: ModelSpec, folder: Path, tasks: list[str]) -> tuple[MultiTaskModel, Tokenizer]:
+    """A model with these tasks, saved."""
+    with quiet():
+        tokenizer = store.tokenizer_for(spec, WORDS)
+        model = store.build(spec, {task: KINDS[task] for task in tasks}, tokenizer, seed=1).eval()
+    for head in model.heads.values():  # as if it had been trained: logits of all sizes
+        torch.nn.init.normal_(head.linear.bias, std=2.0, generator=torch.Generator().manual_seed(1))
+    store.save(model, tokenizer, spec, folder)
+    return model, tokenizer
+
+
+def agree(folder: Path, task: str, model: MultiTaskModel, tokenizer: Tokenizer) -> None:
+    expected = ours(model, tokenizer, task)
+    torch.testing.assert_close(theirs(folder, task), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("head", ["linear", "two_layer"])
+@pytest.mark.parametrize("pooling", ["mean", "first", "pair"])
+def test_every_kind_gives_the_same_logits_from_raw_texts(
+    pooling: str, head: str, tmp_path: Path
+) -> None:
+    spec = SMALL.model_copy(update={"pooling": pooling, "head": head})
+    model, tokenizer = built(spec, tmp_path / "model", list(KINDS))
+    for task in KINDS:
+        export(tmp_path / "model", task, tmp_path / task)
+        agree(tmp_path / task, task, model, tokenizer)
+
+
+@pytest.mark.parametrize("task", ["tag", "span"])
+def test_a_linear_head_on_tokens_is_a_class_of_transformers(task: str, tmp_path: Path) -> None:
+    built(SMALL, tmp_path / "model", [task])
+    export(tmp_path / "model", task, tmp_path / "out")
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["model_type"] == "bert"
+    assert "auto_map" not in config
+    assert not (tmp_path / "out" / "exported.py").exists()
+
+
+def test_a_folder_loads_where_bursar_is_not(tmp_path: Path) -> None:
+    tasks = ["classify", "regress", "choose", "span", "wic"]
+    spec = SMALL.model_copy(update={"pooling": "pair"})
+    model, tokenizer = built(spec, tmp_path / "model", tasks)
+    jobs = []
+    for task in tasks:
+        export(tmp_path / "model", task, tmp_path / task)
+        jobs.append({**texts_of(task, tmp_path / task), "trust": task != "span"})
+    answer = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("plain_user.py"))],
+        input=json.dumps(jobs),
+        env={**os.environ, "HF_HOME": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for task, found in zip(tasks, json.loads(answer.stdout), strict=True):
+        expected = ours(model, tokenizer, task)
+        torch.testing.assert_close(torch.tensor(found), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_file_in_the_folder_names_no_bursar_module(tmp_path: Path) -> None:
+    built(SMALL, tmp_path / "model", ["classify"])
+    export(tmp_path / "model", "classify", tmp_path / "out")
+    source = (tmp_path / "out" / "exported.py").read_text()
+    assert "import bursar" not in source
+    assert "from bursar" not in source
+
+
+def byte_level(name: str) -> Any:
+    """A tokenizer of the kind that RoBERTa, GPT-2 and Qwen2 have."""
+    backend = Backend(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "<|endoftext|>"]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=320, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
+    backend.train_from_iterator(TEXTS + PAIRS, trainer)
+    model = json.loads(backend.to_str())["model"]
+    merges = [tuple(pair) for pair in model["merges"]]
+    return getattr(transformers, name)(vocab=model["vocab"], merges=merges)
+
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz.,?"
+
+
+def unigram(name: str) -> Any:
+    """A tokenizer of the kind that ALBERT and DeBERTa have."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<pad>", "<unk>"]
+    pieces = [(token, 0.0) for token in special] + [("▁", -2.0), ("▁far", -1.0)]
+    letters = [(letter, -3.0) for letter in LETTERS + LETTERS.upper()[:26]]
+    return getattr(transformers, name)(vocab=pieces + letters)
+
+
+def word_pieces(name: str) -> Any:
+    """A tokenizer of the kind that BERT has."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokens = [*special, *LETTERS, *(f"##{letter}" for letter in LETTERS)]
+    vocab = {token: number for number, token in enumerate(tokens)}
+    return getattr(transformers, name)(vocab=vocab)
+
+
+def generic() -> PreTrainedTokenizerFast:
+    """BERT's, saved as a generic fast tokenizer, which says nothing of token types."""
+    own = word_pieces("BertTokenizer")
+    return PreTrainedTokenizerFast(tokenizer_object=own.backend_tokenizer, **own.special_tokens_map)
+
+
+SIZES = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "max_position_embeddings": 64,
+}
+DISTILBERT = {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64}
+GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 64}
+ATTENTION = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_buckets": 8}
+MODERN = {"pad_token_id": 1, "local_attention": 8, "global_attn_every_n_layers": 2}
+FUNNEL = {"d_model": 32, "block_sizes": [1, 1], "n_head": 2, "d_head": 16, "d_inner": 64}
+FAMILIES: dict[str, tuple[str, dict[str, Any], Any]] = {
+    "bert": ("Bert", SIZES, lambda: word_pieces("BertTokenizer")),
+    "bert, generic tokenizer": ("Bert", SIZES, generic),
+    "distilbert": ("DistilBert", DISTILBERT, lambda: word_pieces("DistilBertTokenizer")),
+    "electra": ("Electra", {**SIZES, "embedding_size": 16}, lambda: word_pieces("BertTokenizer")),
+    "mpnet": ("MPNet", {**SIZES, "pad_token_id": 0}, lambda: word_pieces("BertTokenizer")),
+    "roberta": ("Roberta", SIZES, lambda: byte_level("RobertaTokenizer")),
+    "xlm-roberta": ("XLMRoberta", SIZES, lambda: unigram("XLMRobertaTokenizer")),
+    "albert": ("Albert", {**SIZES, "embedding_size": 16}, lambda: unigram("AlbertTokenizer")),
+    "deberta-v2": (
+        "DebertaV2",
+        {**SIZES, **ATTENTION},
+        lambda: unigram("DebertaV2Tokenizer"),
+    ),
+    "modernbert": ("ModernBert", {**SIZES, **MODERN}, lambda: byte_level("RobertaTokenizer")),
+    "eurobert": ("EuroBert", {**SIZES, "pad_token_id": 1}, lambda: byte_level("RobertaTokenizer")),
+    "funnel": ("Funnel", FUNNEL, lambda: word_pieces("FunnelTokenizer")),
+    "gpt2": ("GPT2", GPT2, lambda: byte_level("GPT2Tokenizer")),
+    "qwen2": (
+        "Qwen2",
+        {**SIZES, "num_key_value_heads": 1},
+        lambda: byte_level("Qwen2Tokenizer"),
+    ),
+    "llama": (
+        "Llama",
+        {**SIZES, "num_key_value_heads": 1},
+        lambda: byte_level("GPT2Tokenizer"),
+    ),
+}
+
+
+def family(name: str, folder: Path) -> ModelSpec:
+    """A folder with a tiny encoder of a family, its weights random, and its tokenizer."""
+    prefix, sizes, tokenizer = FAMILIES[name]
+    with quiet():
+        loaded = tokenizer()
+        config = getattr(transformers, f"{prefix}Config")(**{**sizes, "vocab_size": len(loaded)})
+        torch.manual_seed(1)
+        getattr(transformers, f"{prefix}Model")(config).save_pretrained(folder)
+        loaded.save_pretrained(folder)
+    return ModelSpec(encoder=str(folder), max_length=LENGTH)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # DeBERTa's
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_of_encoders_gives_the_same_logits(name: str, tmp_path: Path) -> None:
+    spec = family(name, tmp_path / "encoder")
+    for pooling, tasks in {"mean": ["classify", "tag", "span"], "pair": ["wic"]}.items():
+        own = spec.model_copy(update={"pooling": pooling})
+        model, tokenizer = built(own, tmp_path / pooling, tasks)
+        for task in tasks:
+            export(tmp_path / pooling, task, tmp_path / task)
+            agree(tmp_path / task, task, model, tokenizer)
+
+
+def small(tmp_path: Path, *tasks: str, **more: Any) -> MultiTaskModel:
+    return built(SMALL.model_copy(update=more), tmp_path / "model", list(tasks))[0]
 
 
 @pytest.mark.parametrize("task", ["classify", "multilabel", "tag"])
 def test_label_names_travel_with_the_model(task: str, tmp_path: Path) -> None:
-    kind = KINDS[task]
-    plain = convert(build(ModelSpec(encoder="small", width=32, vocabulary=64)), task)
-    names = dict(enumerate(kind.labels))  # type: ignore[attr-defined]
+    plain = convert(small(tmp_path, task), task)
+    names = dict(enumerate(KINDS[task].labels))  # type: ignore[attr-defined]
     assert plain.config.id2label == names
     assert plain.config.label2id == {name: number for number, name in names.items()}
 
 
-def test_what_kind_of_problem_it_is_travels_too() -> None:
-    model = build(ModelSpec(encoder="small", width=32, vocabulary=64))
-    problems = [convert(model, task).config.problem_type for task in POOLED[:3]]
-    assert problems == [
+def test_what_kind_of_problem_it_is_travels_too(tmp_path: Path) -> None:
+    model = small(tmp_path, "classify", "regress", "multilabel")
+    assert [convert(model, task).config.problem_type for task in model.kinds] == [
         "single_label_classification",
         "regression",
         "multi_label_classification",
     ]
 
 
-def test_the_tokenizer_cuts_where_ours_did(tmp_path: Path) -> None:
-    spec = SMALL.model_copy(update={"max_length": 24})
-    tokenizer = store.tokenizer_for(spec, store.Texts("texts", lambda: TEXTS))
-    store.save(build(spec), tokenizer, spec, tmp_path / "model")
-    export(tmp_path / "model", "classify", tmp_path / "out")
-    with quiet():
-        words = AutoTokenizer.from_pretrained(tmp_path / "out")
-    ids = words(TEXTS[2], TEXTS[2], truncation=True)["input_ids"]
-    assert ids == tokenizer.encode([TEXTS[2]], [TEXTS[2]])[0].ids
-    assert len(ids) == 24
-
-
-def test_logits_of_any_size_are_the_same() -> None:
-    model = build(ModelSpec(encoder="minilm", layers=1, max_length=32))
-    inputs = read(packaged_minilm())
-    for scale in (1e-4, 1.0, 1e3):
-        with torch.no_grad():
-            model.heads["classify"].linear.weight.normal_(
-                std=scale, generator=torch.Generator().manual_seed(1)
-            )
-            model.heads["classify"].linear.bias.zero_()
-        plain = convert(model, "classify")
-        with torch.inference_mode():
-            ours, theirs = model("classify", inputs), plain(**inputs).logits
-        largest = max(1.0, float(ours.abs().max()))
-        assert float((ours - theirs).abs().max()) < 1e-6 * largest
-
-
-def test_bfloat16_keeps_its_own_precision() -> None:
-    model = build(ModelSpec(encoder="minilm", layers=1, max_length=32))
-    inputs = read(packaged_minilm())
-    plain = convert(model, "classify").bfloat16()
-    with torch.inference_mode():
-        difference = plain(**inputs).logits.float() - model("classify", inputs)
-    assert float(difference.abs().max()) < 0.05
-
-
-def tiny(config: type, model: type, folder: Path, **more: Any) -> ModelSpec:
-    """A folder with a tiny encoder of another architecture."""
-    sizes = {"vocab_size": 30522, "max_position_embeddings": 64, **more}
-    torch.manual_seed(1)
-    model(config(**sizes)).save_pretrained(folder)
-    BertTokenizerFast.from_pretrained(packaged_minilm()).save_pretrained(folder)
-    return ModelSpec(encoder=str(folder), max_length=32)
-
-
-BERT_LIKE = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
+LABELS = {
+    "classify": {"labels": torch.tensor([0, 2])},
+    "regress": {"labels": torch.tensor([1.5, 4.0])},
+    "multilabel": {"labels": torch.tensor([[1.0, 0.0], [1.0, 1.0]])},
+    "choose": {"labels": torch.tensor([1])},
+    "tag": {"labels": torch.tensor([[0, 1, 2], [-100, 1, 1]])},
+    "span": {"start_positions": torch.tensor([0, 1]), "end_positions": torch.tensor([1, 2])},
 }
 
 
-@pytest.mark.parametrize("task", KINDS)
-@pytest.mark.parametrize("pooling", ["mean", "first"])
-def test_roberta_can_be_exported_too(task: str, pooling: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("task", LABELS)
+def test_an_exported_model_can_be_trained_on(task: str, tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    plain = convert(small(tmp_path, task, head="two_layer"), task)
+    ids = torch.arange(6).view(2, 3)
+    inputs = {"input_ids": ids[None] if task == "choose" else ids, **LABELS[task]}
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.01)
+    losses = []
+    for _ in range(5):
+        loss = plain(**inputs).loss
+        losses.append(float(loss.detach()))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert losses == sorted(losses, reverse=True)
+    assert all(parameter.grad is not None for parameter in plain.linear.parameters())
+
+
+def test_the_last_token_is_the_last_that_is_no_padding() -> None:
+    tokens = torch.arange(12.0).view(2, 3, 2)
+    mask = torch.tensor([[1, 1, 0], [0, 1, 1]])
+    found = exported._pool(tokens, mask, None, "last")
+    assert torch.equal(found, torch.stack([tokens[0, 1], tokens[1, 2]]))
+
+
+def test_a_model_of_marked_pieces_asks_for_them(tmp_path: Path) -> None:
+    plain = convert(small(tmp_path, "wic"), "wic")
+    ids = torch.ones(3, 4, dtype=torch.long)
+    for marks in (None, torch.ones(3, 1, 2)):
+        with pytest.raises(ValueError, match=r"marks: expected token spans of shape \(3, 2, 2\)"):
+            plain(ids, marks=marks)
+
+
+def test_the_tokenizer_cuts_where_ours_did(tmp_path: Path) -> None:
+    spec = SMALL.model_copy(update={"max_length": 24})
+    _, tokenizer = built(spec, tmp_path / "model", ["classify"])
+    export(tmp_path / "model", "classify", tmp_path / "out")
     with quiet():
-        spec = tiny(RobertaConfig, RobertaModel, tmp_path, **BERT_LIKE, pad_token_id=0)
-        model = build(spec.model_copy(update={"pooling": pooling}))
-    inputs = read(packaged_minilm())
-    inputs.pop("token_type_ids")
-    agree(model, task, convert(model, task), inputs)
+        loaded = AutoTokenizer.from_pretrained(tmp_path / "out")
+    ids = loaded(LONG, LONG, truncation=True)["input_ids"]
+    assert ids == tokenizer.encode([LONG], [LONG])[0].ids
+    assert len(ids) == 24
 
 
-def test_what_cannot_be_the_same_is_refused(tmp_path: Path) -> None:
+def test_nothing_says_where_the_run_was(tmp_path: Path) -> None:
+    built(family("bert", tmp_path / "encoder"), tmp_path / "model", ["classify", "tag"])
+    for task in ("classify", "tag"):
+        export(tmp_path / "model", task, tmp_path / task)
+        texts = [path.read_text() for path in (tmp_path / task).glob("*.json")]
+        assert texts
+        assert not any(str(tmp_path) in text for text in texts)
+
+
+def test_a_saved_copy_of_a_loaded_model_is_whole_again(tmp_path: Path) -> None:
+    small(tmp_path, "classify")
+    export(tmp_path / "model", "classify", tmp_path / "out")
     with quiet():
-        electra = build(tiny(ElectraConfig, ElectraModel, tmp_path / "e", **BERT_LIKE))
-        distil = build(
-            tiny(
-                DistilBertConfig,
-                DistilBertModel,
-                tmp_path / "d",
-                dim=32,
-                n_layers=2,
-                n_heads=2,
-                hidden_dim=64,
-            )
-        )
-    with pytest.raises(UserError, match="no way is known to give our logits to a Electra"):
-        convert(electra, "classify")
-    with pytest.raises(UserError, match="can be exported with `pooling: first`"):
-        convert(distil, "classify")
-    assert isinstance(convert(distil, "tag"), PreTrainedModel)
-    assert isinstance(convert(electra, "span"), PreTrainedModel)
+        auto = transformers.AutoModelForSequenceClassification
+        auto.from_pretrained(tmp_path / "out").save_pretrained(tmp_path / "copy")
+    written = {path.name for path in (tmp_path / "copy").iterdir()}
+    assert written == {"config.json", "exported.py", "model.safetensors"}
 
 
-def test_a_two_layer_head_on_single_tokens_is_refused() -> None:
-    spec = ModelSpec(encoder="small", width=32, vocabulary=64, head="two_layer", head_width=8)
-    with pytest.raises(UserError, match="task tag: transformers has no two-layer head on single"):
-        convert(build(spec), "tag")
-    first = build(spec.model_copy(update={"pooling": "first"}))
-    with pytest.raises(UserError, match="task classify: transformers has no two-layer head"):
-        convert(first, "classify")
+class Ranked(Classify):
+    """A user's own kind that is a classification too."""
 
 
-def test_a_head_wider_than_the_encoder_is_refused() -> None:
-    spec = ModelSpec(encoder="small", width=32, vocabulary=64, head="two_layer", head_width=30)
-    with pytest.raises(UserError, match="its head needs 37 places, but the encoder is 32 wide"):
-        convert(build(spec), "classify")
+def test_what_cannot_be_exported_is_said_in_one_sentence() -> None:
+    bert, t5 = transformers.BertConfig(), transformers.T5Config()
+    assert can_export(bert, KINDS["classify"]) is None
+    assert can_export(bert, Ranked(("a", "b"))) is None
+    assert "a t5 has a decoder too" in str(can_export(t5, KINDS["classify"]))
+    assert "only text encoders of transformers" in str(can_export(None, KINDS["tag"]))
+
+    class Own(Kind):
+        width = 1
+
+    Own.__abstractmethods__ = frozenset()
+    assert "no class of models for a kind such as Own" in str(can_export(bert, Own()))
 
 
-def test_a_head_that_compares_two_texts_is_refused() -> None:
-    spec = ModelSpec(encoder="small", width=32, vocabulary=64, pooling="pair")
-    with pytest.raises(UserError, match="task classify: no head of transformers compares two"):
-        convert(build(spec), "classify")
-    convert(build(spec), "tag")
-
-
-def test_marks_pictures_and_unknown_tasks_are_refused() -> None:
-    spec = ModelSpec(encoder="small", width=32, vocabulary=64)
-    marked = build(spec, {"wic": Classify(("no", "yes"), marks=2)})
-    with pytest.raises(UserError, match="task wic: no head of transformers reads marked pieces"):
-        convert(marked, "wic")
+def test_pictures_own_heads_and_unknown_tasks_are_refused(tmp_path: Path) -> None:
+    model = small(tmp_path, "wic")
     with pytest.raises(UserError, match="unknown task 'wix'; did you mean 'wic'"):
-        convert(marked, "wix")
+        convert(model, "wix")
+    model.heads["wic"] = torch.nn.Identity()
+    with pytest.raises(UserError, match="task wic: a head such as Identity cannot be exported"):
+        convert(model, "wic")
+    model = small(tmp_path, "classify")
+    model.encoder.model.more = torch.nn.Linear(2, 2)
+    with pytest.raises(UserError, match="layers of its own inside a bert cannot be exported"):
+        convert(model, "classify")
     pictures = store.build(ModelSpec(encoder="cnn"), {"d": KINDS["classify"]}, None, seed=1)
-    with pytest.raises(UserError, match="task d: expected a text model, found one of images"):
+    with pytest.raises(UserError, match="task d: only text encoders of transformers"):
         convert(pictures, "d")
+
+
+def test_a_tokenizer_that_transformers_would_change_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small(tmp_path, "classify")
+    other = word_pieces("BertTokenizer")
+    monkeypatch.setattr("bursar.models.export.export_tokenizer", lambda *_: other)
+    with pytest.raises(UserError, match="task classify: transformers would read this model's"):
+        export(tmp_path / "model", "classify", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_full_disk_leaves_nothing_half_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tokenizer = store.tokenizer_for(SMALL, store.Texts("texts", lambda: TEXTS))
-    store.save(build(SMALL), tokenizer, SMALL, tmp_path / "model")
+    small(tmp_path, "classify")
 
     def full(*_: object, **__: object) -> None:
         raise OSError("No space left on device")

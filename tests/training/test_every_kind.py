@@ -11,6 +11,7 @@ from transformers import AutoModelForSequenceClassification
 
 from bursar.config import RunConfig
 from bursar.errors import UserError
+from bursar.models import exported
 from bursar.models.encoders import quiet
 from bursar.models.export import convert, export
 from bursar.rng import stream
@@ -126,6 +127,7 @@ def test_an_exported_folder_opens_by_its_auto_class_with_label_names(
     folder: Path, tmp_path: Path
 ) -> None:
     export(folder / "run" / "model", "classify", tmp_path / "out")
+    exported.register()
     with quiet():
         plain = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out")
     assert plain.config.id2label == {0: "no", 1: "yes"}
