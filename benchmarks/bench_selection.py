@@ -14,18 +14,18 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from bursar.training.trainer import Job
 from harness import Result, median_ratio, microseconds
 
 from bursar.config import RunConfig
 from bursar.journal import Journal, Opening
-from bursar.models import store
+from bursar.models.build import build
 from bursar.selection import MTUncertainty, example_scores
 from bursar.tasks.batches import Batch
 from bursar.training.optimizer import trained
 from bursar.training.prepare import Prepared, prepare, resolve, tokenizer_of
 from bursar.training.scoring import LATEST
 from bursar.training.selecting import SelectionTrainer
-from bursar.training.trainer import Job
 
 TASKS = ["cola", "sst2", "mrpc", "stsb", "rte", "qnli", "mnli", "qqp"]
 LENGTH = 128
@@ -54,7 +54,7 @@ def trainer(freeze: int = 0, dropout: bool = True, every: int = 1) -> SelectionT
     config = configured(freeze)
     prepared, tokenizer = data()
     kinds = {entry.task.name: entry.task.kind for entry in prepared}
-    model = store.build(config.model, kinds, tokenizer, config.seed)
+    model = build(config.model, kinds, tokenizer, config.seed)
     if not dropout:
         for module in model.modules():
             if isinstance(module, torch.nn.Dropout):

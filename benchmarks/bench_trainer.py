@@ -8,6 +8,7 @@ from itertools import cycle
 from pathlib import Path
 
 import torch
+from bursar.training.trainer import Job
 from harness import Result, median_ratio
 from transformers import (
     AutoConfig,
@@ -20,14 +21,13 @@ from transformers import (
 
 from bursar.config import RunConfig, build_decider
 from bursar.journal import Journal, Opening
-from bursar.models import store
+from bursar.models.build import build
 from bursar.models.encoders import packaged_minilm, quiet
 from bursar.tasks import catalogue
 from bursar.tasks.rows import TextRow
 from bursar.training.evaluation import tensors
 from bursar.training.policy import PolicyTrainer
 from bursar.training.prepare import Prepared, prepare, resolve, run_info_of, tokenizer_of
-from bursar.training.trainer import Job
 
 TASKS = ["glue/mrpc", "glue/rte", "glue/cola", "glue/sst2"]
 STEPS = 20
@@ -38,7 +38,7 @@ def _trainer(config: RunConfig) -> PolicyTrainer:
     tokenizer = tokenizer_of(tasks, config.model)
     prepared: list[Prepared] = prepare(tasks, tokenizer, config)
     kinds = {entry.task.name: entry.task.kind for entry in prepared}
-    model = store.build(config.model, kinds, tokenizer, config.seed)
+    model = build(config.model, kinds, tokenizer, config.seed)
     facts = run_info_of(config, prepared)
     path = Path(tempfile.mkdtemp()) / "journal.jsonl"
     journal = Journal.create(path, Opening("bench", facts.tasks, {}, 1, {}, {}))

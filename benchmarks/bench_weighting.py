@@ -9,7 +9,7 @@ from harness import Result, median_ratio
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bursar.models import store
+from bursar.models.build import build
 from bursar.models.frozen import FROZEN_STATES
 from bursar.models.spec import ModelSpec
 from bursar.tasks.kinds import Classify
@@ -102,7 +102,7 @@ def kept_states() -> Result:
     """A training pass over text with 5 of 6 layers frozen, from the text and from kept states."""
     tokenizer = Tokenizer.train(["a few words to begin with"], 100, max_length=64)
     spec = ModelSpec(encoder="small", layers=6, freeze=5, width=384, attention_heads=12)
-    model = store.build(spec, {"task": Classify(("no", "yes"))}, tokenizer, seed=1).train()
+    model = build(spec, {"task": Classify(("no", "yes"))}, tokenizer, seed=1).train()
     ids = torch.randint(5, tokenizer.vocabulary, (16, 52))
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     with torch.no_grad(), model.frozen.recording() as states:

@@ -4,14 +4,16 @@
 
 Kills hit at random times, and inside what would hurt most: between a step and its line in the
 journal, between two tasks of an evaluation, with half a checkpoint on the disk, with half an old
-one removed, with half a line in the journal, with the final model written and not yet in place.
-Weights, journal (apart from times), optimiser and scores have to be the same bit for bit.
+one removed, with half a line in the journal, with the final model written and not yet in place,
+inside a change of tasks. Lives also end by Ctrl-C, by SIGTERM and with a full disk. Weights,
+journal (apart from times), optimiser and scores have to be the same bit for bit.
 
 The run left alone has an interpreter of its own, so that nothing depends on the seed of hashes.
 The others are forks of this process, which saves loading torch a hundred times.
 """
 
 import argparse
+import errno
 import os
 import random
 import shutil
@@ -31,12 +33,17 @@ import sklearn.datasets  # noqa: F401 (here, so that no fork has to load it)
 import torch
 
 from bursar.config import RunConfig
+from bursar.errors import RunInterruptedError, StoppedError
 from bursar.journal import Journal, read, without_times
 from bursar.policies import POLICIES
+from bursar.records import UnitRecord
 from bursar.selection import SELECTORS
-from bursar.training import checkpoints, run, trainer
+from bursar.training import change, checkpoints, engine, session
+from bursar.training.change import CHANGE, change_tasks
+from bursar.training.folder import JOURNAL, RUN, SCORES, config_of
 from bursar.training.rounds import Rounds
-from bursar.training.trainer import Trainer
+from bursar.training.run import resume_run, run
+from bursar.training.stepper import Stepper
 from bursar.weighting import WEIGHTINGS
 
 TASKS = ("digits/left", "digits/right", "digits/larger")
@@ -57,6 +64,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 KINDS = {"policy": POLICIES, "selection": SELECTORS, "weighting": WEIGHTINGS}
 DECIDERS = {cls.name: kind for kind, classes in KINDS.items() for cls in classes}
+CHANGED = "change_of_tasks"
+"""Not a policy: a run of Exp3.S whose tasks change behind its tenth step."""
+DECIDERS[CHANGED] = "policy"
 # By moment, the latest call at which a life ends: short lives, so that there are many.
 MOMENTS = {
     "clock": 1,
@@ -67,17 +77,22 @@ MOMENTS = {
     "journal": 25,
     "model": 1,
     "scores": 1,
+    "Ctrl-C": 20,
+    "SIGTERM": 20,
+    "full disk": 8,
 }
+CHANGE_MOMENTS = {"waiting checkpoint": 2, "decided": 1, "half changed": 1}
 
 
 def config_for(name: str, steps: int) -> RunConfig:
     rounds = DECIDERS[name] == "weighting"  # each of them many optimiser steps
     target = {"target": "digits/larger", "fraction": 0.2} if rounds else {}
+    decider = "exp3s" if name == CHANGED else name
     return RunConfig.model_validate(
         {
             "name": name,
-            "tasks": list(TASKS),
-            DECIDERS[name]: {"name": name, **target, **OPTIONS.get(name, {})},
+            "tasks": list(TASKS[:2] if name == CHANGED else TASKS),
+            DECIDERS[name]: {"name": decider, **target, **OPTIONS.get(decider, {})},
             "budget": {"rounds": max(2, steps // 10), "batch": 8}
             if rounds
             else {"steps": steps, "batch": 8},
@@ -124,18 +139,46 @@ def nothing(*_: object) -> None:
     pass
 
 
+def no_room(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def asked(number: int) -> Callable[..., Any]:
+    """Do the step, and get a signal that asks to stop."""
+
+    def step(*args: Any, **kwargs: Any) -> Any:
+        os.kill(os.getpid(), number)
+        return STEP(*args, **kwargs)
+
+    return step
+
+
 SAVE_FILE, WRITE = checkpoints.save_file, Journal._write
-UPDATE, ROUND_STEP = Trainer.update, Rounds._step
+STEP, ROUND_STEP = Stepper.step, Rounds._step
+
+
+def sprung_once(
+    original: Callable[..., Any], call: int, instead: Callable[..., Any]
+) -> Callable[..., Any]:
+    """The original, but its call with this number is another."""
+    left = call
+
+    def sprung(*args: Any, **kwargs: Any) -> Any:
+        nonlocal left
+        left -= 1
+        return original(*args, **kwargs) if left else instead(*args, **kwargs)
+
+    return sprung
 
 
 def set_trap(moment: str, call: int) -> None:
-    """Make this process kill itself inside a call of what the moment names."""
+    """Make this process end itself inside a call of what the moment names."""
     match moment:
         case "step":
-            Trainer.update = trap(UPDATE, call, UPDATE)  # type: ignore[method-assign]
+            Stepper.step = trap(STEP, call, STEP)  # type: ignore[method-assign]
             Rounds._step = trap(ROUND_STEP, call, ROUND_STEP)  # type: ignore[method-assign]
         case "evaluation":
-            trainer.evaluate = trap(trainer.evaluate, call, nothing)
+            engine.evaluate = trap(engine.evaluate, call, nothing)
         case "checkpoint":
             checkpoints.save_file = trap(SAVE_FILE, call, half_a_file)
         case "pruning":
@@ -144,19 +187,32 @@ def set_trap(moment: str, call: int) -> None:
         case "journal":
             Journal._write = trap(WRITE, call, half_a_line)  # type: ignore[method-assign]
         case "model":
-            run.store.save = trap(run.store.save, call, run.store.save)
+            session.saving.save = trap(session.saving.save, call, session.saving.save)
         case "scores":
-            # The first file written whole is the configuration, in a run that is new.
-            run.write_whole = trap(run.write_whole, call, nothing)
+            session.write_whole = trap(session.write_whole, call, nothing)
+        case "Ctrl-C":
+            Stepper.step = sprung_once(STEP, call, asked(signal.SIGINT))  # type: ignore[method-assign]
+        case "SIGTERM":
+            Stepper.step = sprung_once(STEP, call, asked(signal.SIGTERM))  # type: ignore[method-assign]
+        case "full disk":
+            checkpoints.save_file = sprung_once(SAVE_FILE, call, no_room)
+        case "waiting checkpoint":
+            change.checkpoints.save = trap(change.checkpoints.save, call, nothing)
+        case "decided":
+            change.complete_change = trap(change.complete_change, call + 1, nothing)
+        case "half changed":
+            change.write_whole = trap(change.write_whole, call + 1, nothing)
 
 
 def live(config: RunConfig, folder: Path, moment: str, call: int, after: float) -> bool:
-    """One life of a run, in a process of its own; whether it was killed."""
+    """One life of a run, in a process of its own; whether it ended before the run did."""
     child = os.fork()
     if child == 0:
         try:
             set_trap(moment, call)
             begin_or_go_on(config, folder)
+        except (StoppedError, RunInterruptedError):
+            os._exit(3)
         except BaseException:
             traceback.print_exc()
             os._exit(1)
@@ -165,23 +221,55 @@ def live(config: RunConfig, folder: Path, moment: str, call: int, after: float) 
         time.sleep(after)
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
-    if os.WIFEXITED(status) and os.WEXITSTATUS(status) != 0:
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status) == 1:
         raise SystemExit(f"{folder}: a life ended in an error")
-    return os.WIFSIGNALED(status)
+    return os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 3
+
+
+class HaltError(Exception):
+    """Ends a run behind its tenth step."""
+
+
+class Halt:
+    """A watcher that stops a run behind its tenth step."""
+
+    def reading(self, task: str, split: str, rows: int) -> None:
+        """Nothing."""
+
+    def working(self, text: str) -> None:
+        """Nothing."""
+
+    def advanced(self, record: UnitRecord) -> None:
+        """Stop behind the tenth step."""
+        if record.step == 10:
+            raise HaltError
+
+    def evaluated(self, *_: object) -> None:
+        """Nothing."""
 
 
 def begin_or_go_on(config: RunConfig, folder: Path) -> None:
-    if (folder / run.RUN).exists():
-        run.resume(folder)
-    else:
-        run.run(config, folder)
+    if config.name != CHANGED:
+        run(config, folder, resume=True)
+        return
+    there = (folder / RUN).exists()
+    changed = there and (config_of(folder).tasks != config.tasks or (folder / CHANGE).exists())
+    if not changed:
+        try:
+            run(config, folder, resume=True, watchers=[Halt()])
+        except HaltError:
+            change_tasks(folder, add=[TASKS[2]], drop=[TASKS[1]])
+    resume_run(folder)
 
 
-def lives(rng: random.Random, seconds: float) -> Iterator[tuple[str, int, float]]:
+def lives(name: str, rng: random.Random, seconds: float) -> Iterator[tuple[str, int, float]]:
     """Moments to die at, without end: every kind equally often, at random calls and times."""
+    moments = MOMENTS | (CHANGE_MOMENTS if name == CHANGED else {})
+    if DECIDERS[name] == "weighting":  # its rounds take no steps of their own
+        moments = {m: call for m, call in moments.items() if m not in ("Ctrl-C", "SIGTERM")}
     while True:
-        for moment in rng.sample(list(MOMENTS), len(MOMENTS)):
-            yield moment, rng.randint(1, MOMENTS[moment]), rng.uniform(0, seconds)
+        for moment in rng.sample(list(moments), len(moments)):
+            yield moment, rng.randint(1, moments[moment]), rng.uniform(0, seconds)
 
 
 def everything(folder: Path) -> dict[str, Any]:
@@ -189,9 +277,9 @@ def everything(folder: Path) -> dict[str, Any]:
     seen: dict[str, Any] = {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name not in (run.JOURNAL, ".lock", checkpoints.STATE)
+        if path.is_file() and path.name not in (JOURNAL, ".lock", checkpoints.STATE)
     }
-    seen[run.JOURNAL] = [without_times(record) for record in read(folder / run.JOURNAL)]
+    seen[JOURNAL] = [without_times(record) for record in read(folder / JOURNAL)]
     return seen
 
 
@@ -204,7 +292,7 @@ def torment(config: RunConfig, alone: Path, seconds: float, kills: int, seed: in
     expected = everything(alone)
     rng = random.Random(f"{seed} {config.name}")
     counts: Counter[str] = Counter()
-    moments = lives(rng, seconds)
+    moments = lives(config.name, rng, seconds)
     moment, call, after = next(moments)
     number = 0
     while counts.total() < kills:
@@ -259,14 +347,14 @@ def main() -> None:
     names = names_of(given.policies)
     if given.alone:
         for name in names:
-            run.run(config_for(name, given.steps), given.out / name)
+            begin_or_go_on(config_for(name, given.steps), given.out / name)
         return
     with tempfile.TemporaryDirectory() as temporary:
         out = given.out or Path(temporary)
         leave_alone(names, given.steps, out)
         for name in names:
             alone = out / name
-            began, ended = (alone / run.RUN).stat().st_mtime, (alone / run.SCORES).stat().st_mtime
+            began, ended = (alone / JOURNAL).stat().st_ctime, (alone / SCORES).stat().st_mtime
             seconds = (ended - began) / 4
             config = config_for(name, given.steps)
             counts = torment(config, alone, seconds, given.kills, given.seed)

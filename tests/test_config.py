@@ -1,5 +1,6 @@
 """A run file: what it may say, what it gets for saying something else, and there and back."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def test_everything_has_a_default_but_the_tasks() -> None:
     assert config.policy == {"name": "random"}
     with pytest.raises(UserError, match=r"my\.yaml: tasks: expected a value, found none"):
         parse({}, "my.yaml")
-    assert refusal(tasks=[]) == "my.yaml: tasks: expected at least one task, found none, found []"
+    assert refusal(tasks=[]) == "my.yaml: tasks: expected at least one task, found none"
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,7 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_yaml_is_read_as_people_mean_it() -> None:
-    values = read_value("{eta: 1e-3, far: -2E5, labels: [yes, no, on], flag: true, y: 'x'}")
+    values = read_value("{eta: 1e-3, far: -2E5, labels: [yes, no, on], flag: true, y: 'x'}", "here")
     assert values == {
         "eta": 0.001,
         "far": -200000.0,
@@ -138,7 +139,7 @@ def test_set_changes_single_keys(file: Path) -> None:
     [
         ("seed", "--set seed: expected key=value"),
         ("=3", "--set =3: expected key=value"),
-        ("seed=[1", "expected a YAML value"),
+        ("seed=[1", "expected YAML"),
         ("tasks.name=x", "tasks is not a mapping"),
         ("budget.stops=3", "unknown key 'stops'"),
         ("seed.deep=3", "seed is not a mapping|valid integer"),
@@ -220,10 +221,50 @@ def test_a_policy_of_ones_own_is_named_by_its_module(
     assert isinstance(policy, Policy)
     assert policy.tasks == ("a", "b")
     assert policy.patience == 4  # type: ignore[attr-defined]
-    assert "unknown option 'x'" in refusal(policy={"name": name, "x": 1})
-    assert "Stranger" in refusal(policy="own_policies_of_a_test:Stranger")
+    assert "unknown option 'x'" in own_refusal({"name": name, "x": 1})
+    assert "Stranger" in own_refusal("own_policies_of_a_test:Stranger")
     for wrong in ("own_policies_of_a_test:None_", "no_such_module:X", ":X", "..up:X", "a:"):
-        assert "expected module:Class" in refusal(policy=wrong)
+        assert "expected module:Class" in own_refusal(wrong)
+
+
+def own_refusal(policy: Any) -> str:
+    """What is said of a policy of one's own when a run wants it."""
+    config = parse({"tasks": ["a", "b"], "policy": policy}, "my.yaml")
+    with pytest.raises(UserError) as caught:
+        build_decider(config, FACTS)
+    return str(caught.value)
+
+
+def test_reading_a_run_file_imports_no_code_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "dangerous_code_of_a_test.py").write_text("raise SystemExit('was imported')")
+    path = tmp_path / "run.yaml"
+    path.write_text("tasks: [a, b]\npolicy: dangerous_code_of_a_test:Any\n")
+    config = load(path)
+    assert config.code == str(tmp_path)
+
+
+def test_code_of_ones_own_is_looked_for_behind_the_installed_packages(tmp_path: Path) -> None:
+    (tmp_path / "queue.py").write_text("raise SystemExit('hides the standard library')")
+    (tmp_path / "mine_of_a_test.py").write_text("import queue\n" + OWN)
+    path = tmp_path / "run.yaml"
+    path.write_text("tasks: [a, b]\npolicy: {name: mine_of_a_test:Patient, patience: 4}\n")
+    before = list(sys.path)
+    assert isinstance(build_decider(load(path), FACTS), Policy)
+    assert sys.path == before
+
+
+def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("tasks: [a]\nseed: 1\nbudget: {steps: 5, steps: 6}\n")
+    with pytest.raises(UserError, match=r"line 3: expected YAML, found the key 'steps' twice"):
+        load(path)
+
+
+def test_yaml_that_is_nested_too_deeply_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("[" * 5000)
+    with pytest.raises(UserError, match="nested too deeply"):
+        load(path)
 
 
 def test_what_a_policy_refuses_is_one_sentence_that_names_it() -> None:
@@ -290,4 +331,4 @@ configs = st.builds(
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(configs)
 def test_what_is_dumped_is_what_is_parsed(config: RunConfig) -> None:
-    assert parse(read_value(dump(config)), "run.yaml") == config
+    assert parse(read_value(dump(config), "here"), "run.yaml") == config

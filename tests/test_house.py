@@ -13,19 +13,21 @@ SOURCE = Path(bursar.__file__).parent
 
 # Each line may use itself and the lines above it. Rooms on one line do not use each other.
 ORDER = [
-    ["errors", "run_info", "rng"],
+    ["errors", "files", "records", "run_info", "rng"],
     ["tasks"],
     ["models"],
     ["uncertainty"],
     ["policies", "selection", "weighting"],
+    ["families"],
     ["journal", "testing"],
     ["config"],
-    ["training"],
+    ["training", "mixing"],
     ["offpolicy", "search", "bandit"],
     ["studies"],
     ["report"],
     ["progress"],
     ["cli"],
+    ["__main__"],
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(ORDER) for room in rooms}
 APART = {"offpolicy": {"training"}, "bandit": {"training"}}

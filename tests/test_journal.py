@@ -61,9 +61,9 @@ def test_every_record_comes_back_as_it_was(path: Path) -> None:
         Step(1, "b", 0.75, loss=0.7, gain=-0.1, score=0.5, uncertainty={"a": 0.1}, seconds=0.2),
         Step(2, "a", 0.25),
         Diagnostics(2, {"weights": [0.0, 1.0]}),
-        SelectionStep(3, {"a": 4, "b": 4}, {"a": 1, "b": 3}, 0.5, loss=1.0),
+        SelectionStep(3, {"a": 4, "b": 4}, {"a": 1, "b": 3}, 0.5, {"a": 1.0}),
         Round(4, {"a": 1.0}, {"a": 0.9}, {"a": 0.8}, 0.3),
-        Evaluation(4, "dev", 0.6, {"a": 0.6}, {"a": 1.2}, {"a": {"accuracy": 0.6}}, 8, 8),
+        Evaluation(4, "dev", 0.6, {"a": 0.6}, {"a": 1.2}, {"a": {"accuracy": 0.6}}, 0.6, 8, 8),
     ]
     with Journal.create(path, records[0]) as journal:
         for record in records[1:]:

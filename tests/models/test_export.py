@@ -20,11 +20,13 @@ from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from bursar.errors import UserError
-from bursar.models import exported, store
+from bursar.models import exported, saving
+from bursar.models.build import build
 from bursar.models.encoders import pool, quiet
 from bursar.models.export import can_export, convert, export
 from bursar.models.multitask import MultiTaskModel
 from bursar.models.spec import ModelSpec
+from bursar.models.tokenizers import Corpus, tokenizer_for
 from bursar.tasks.encoding import encode
 from bursar.tasks.kinds import Choose, Classify, Kind, MultiLabel, Regress, Span, Tag
 from bursar.tasks.rows import ChoiceRow, Mark, QuestionRow, Row, TextRow, WordsRow
@@ -35,7 +37,7 @@ KINDS: dict[str, Kind] = {
     "regress": Regress(mean=2.5, scale=1.5),
     "multilabel": MultiLabel(("joy", "fear")),
     "choose": Choose(),
-    "tag": Tag(("O", "B-x", "I-x"), usual="O"),
+    "tag": Tag(("O", "B-x", "I-x"), frequent="O"),
     "span": Span(stride=4),
     "wic": Classify(("no", "yes"), marks=2),
 }
@@ -53,7 +55,7 @@ LENGTH = 32
 SMALL = ModelSpec(
     encoder="small", width=48, attention_heads=4, vocabulary=120, max_length=LENGTH, head_width=24
 )
-WORDS = store.Texts("texts", lambda: TEXTS + PAIRS)
+WORDS = Corpus("texts", lambda: TEXTS + PAIRS)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -100,7 +102,8 @@ def ours(model: MultiTaskModel, tokenizer: Tokenizer, task: str) -> Tensor:
     """What bursar's encoder and head make of the rows, from bursar's own columns."""
     kind = model.kinds[task]
     split = encode(kind, Given(tuple(rows(task))), tokenizer)
-    columns = {name: torch.as_tensor(c) for name, c in split.batch(np.arange(len(split))).items()}
+    inputs, targets = split.batch(np.arange(len(split)))
+    columns = {name: torch.as_tensor(column) for name, column in (inputs | targets).items()}
     encoder, mask, second = model.encoder, columns["attention_mask"], columns.get("token_type_ids")
     given = {"input_ids": columns["input_ids"], "attention_mask": mask}
     if (getattr(encoder.model.config, "type_vocab_size", 0) or 0) > 1 and second is not None:
@@ -139,11 +142,11 @@ def theirs(folder: Path, task: str) -> Tensor:
 def built(spec: ModelSpec, folder: Path, tasks: list[str]) -> tuple[MultiTaskModel, Tokenizer]:
     """A model with these tasks, saved."""
     with quiet():
-        tokenizer = store.tokenizer_for(spec, WORDS)
-        model = store.build(spec, {task: KINDS[task] for task in tasks}, tokenizer, seed=1).eval()
+        tokenizer = tokenizer_for(spec, WORDS)
+        model = build(spec, {task: KINDS[task] for task in tasks}, tokenizer, seed=1).eval()
     for head in model.heads.values():  # as if it had been trained: logits of all sizes
         torch.nn.init.normal_(head.linear.bias, std=2.0, generator=torch.Generator().manual_seed(1))
-    store.save(model, tokenizer, spec, folder)
+    saving.save(model, tokenizer, spec, folder)
     return model, tokenizer
 
 
@@ -433,7 +436,7 @@ def test_pictures_own_heads_and_unknown_tasks_are_refused(tmp_path: Path) -> Non
     model.encoder.model.more = torch.nn.Linear(2, 2)
     with pytest.raises(UserError, match="layers of its own inside a bert cannot be exported"):
         convert(model, "classify")
-    pictures = store.build(ModelSpec(encoder="cnn"), {"d": KINDS["classify"]}, None, seed=1)
+    pictures = build(ModelSpec(encoder="cnn"), {"d": KINDS["classify"]}, None, seed=1)
     with pytest.raises(UserError, match="task d: only text encoders of transformers"):
         convert(pictures, "d")
 

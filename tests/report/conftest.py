@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from bursar.journal import Evaluation, Journal, Opening, Record, Shares, Step
+from bursar.journal import Evaluation, Journal, Opening, Shares, Step
+from bursar.records import Record
 
 TASKS = ["easy", "hard"]
 MakeRun = Callable[..., Path]
@@ -18,14 +19,16 @@ def make_run(tmp_path: Path) -> MakeRun:
         name: str = "demo",
         tasks: list[str] = TASKS,
         seed: int = 1,
+        family: str = "policy",
         scores: str | None = None,
         config: str | None = None,
     ) -> Path:
         folder = tmp_path / name
         folder.mkdir()
         sizes = {task: 100 * (k + 1) for k, task in enumerate(tasks)}
-        budget = {"steps": 4, "batch": 10, "accumulate": 1}
-        opening = Opening(name, tasks, sizes, seed, {"name": "fixed", "draws": "iid"}, budget)
+        budget = {"steps": 4, "rounds": 4, "batch": 10, "accumulate": 1}
+        decider = {"name": "fixed", "draws": "iid"}
+        opening = Opening(name, tasks, sizes, seed, decider, budget, family)
         with Journal.create(folder / "journal.jsonl", opening) as journal:
             for record in records:
                 journal.append(record)

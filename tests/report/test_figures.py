@@ -4,6 +4,7 @@ import pytest
 from bursar.journal import Diagnostics, Evaluation, Opening, Round, SelectionStep, Shares, Step
 from bursar.report import History, figures, read_history
 from bursar.report.curves import MOST
+from bursar.report.figures import selection, shares, weighting
 from bursar.report.standing import Standing
 from bursar.report.style import looks
 
@@ -34,12 +35,12 @@ def test_smoothing_takes_a_twentieth_of_the_batches():
     opening = Opening("long", ["a"], {}, 1, {}, {})
     losses = np.random.default_rng(1).random(200)
     steps = [Step(k + 1, "a", 1.0, loss=float(loss)) for k, loss in enumerate(losses)]
-    smooth = figures.training_loss(History(opening, steps=steps)).data[1]
+    smooth = figures.training_loss(History(opening, units=steps)).data[1]
     assert smooth.y[100] == pytest.approx(losses[95:106].mean())
 
 
 def test_shares_are_those_asked_and_beside_them_those_drawn(history):
-    figure = figures.shares(history)
+    figure = shares.draw(history)
     assert curves(figure)["easy"] == [(1, 0.5), (3, 0.8), (5, 0.8)]
     bars = {trace.name: list(trace.y) for trace in figure.data if trace.type == "bar"}
     assert bars["easy"] == pytest.approx([0.65, 0.75])
@@ -47,7 +48,7 @@ def test_shares_are_those_asked_and_beside_them_those_drawn(history):
 
 
 def test_areas_change_at_once_and_stand_on_each_other(history):
-    areas = [trace for trace in figures.shares(history).data if trace.type == "scatter"]
+    areas = [trace for trace in shares.draw(history).data if trace.type == "scatter"]
     assert {(area.stackgroup, area.line.shape) for area in areas} == {("asked", "hv")}
 
 
@@ -98,7 +99,7 @@ def test_weighting_shows_alpha_and_normalised_weights_by_round(make_run):
         Round(40, {}, {"easy": 1.5, "hard": 0.5}, {"easy": 1.5, "hard": 0.5}, dev_loss=1.0),
         Round(80, {}, {"easy": 1.5, "hard": 1.5}, {"easy": 2.0, "hard": 2.0}, dev_loss=1.0),
     ]
-    figure = figures.weighting(read_history(make_run(*rounds) / "journal.jsonl"))
+    figure = weighting.draw(read_history(make_run(*rounds) / "journal.jsonl"))
     alphas = {trace.name: list(trace.y) for trace in figure.data if trace.yaxis == "y"}
     weights = {trace.name: list(trace.y) for trace in figure.data if trace.yaxis == "y2"}
     assert alphas == {"easy": [1.5, 1.5], "hard": [0.5, 1.5]}
@@ -108,7 +109,7 @@ def test_weighting_shows_alpha_and_normalised_weights_by_round(make_run):
 
 def test_weighting_without_alpha_shows_the_weights_alone(make_run):
     rounds = [Round(40, {}, {}, {"easy": 3.0, "hard": 1.0}, dev_loss=1.0)]
-    figure = figures.weighting(read_history(make_run(*rounds) / "journal.jsonl"))
+    figure = weighting.draw(read_history(make_run(*rounds) / "journal.jsonl"))
     assert curves(figure) == {"easy": [(1, 0.75)], "hard": [(1, 0.25)]}
 
 
@@ -117,7 +118,7 @@ def test_selection_shows_shares_chosen_and_offered(make_run):
         SelectionStep(1, {"easy": 8, "hard": 8}, {"easy": 2, "hard": 6}, used=0.5),
         SelectionStep(2, {"easy": 4, "hard": 12}, {"easy": 8}, used=0.5),
     ]
-    figure = figures.selection(read_history(make_run(*records) / "journal.jsonl"))
+    figure = selection.draw(read_history(make_run(*records) / "journal.jsonl"))
     assert curves(figure) == {"easy": [(1, 0.25), (2, 1.0)], "hard": [(1, 0.75), (2, 0.0)]}
     offered = next(trace for trace in figure.data if trace.name == "easy, offered")
     assert list(offered.y) == [0.5, 0.25]
@@ -126,12 +127,12 @@ def test_selection_shows_shares_chosen_and_offered(make_run):
 def test_many_selections_are_counted_together():
     opening = Opening("long", ["a", "b"], {}, 1, {}, {})
     records = [SelectionStep(k, {}, {"a": k % 2, "b": 1}, used=1.0) for k in range(1, 1001)]
-    figure = figures.selection(History(opening, selections=records))
+    figure = selection.draw(History(opening, units=records))
     assert len(figure.data[0].x) == 100
     assert figure.data[0].y == pytest.approx([1 / 3] * 100)
 
 
-@pytest.mark.parametrize("draw", [figures.shares, figures.weighting, figures.selection])
+@pytest.mark.parametrize("draw", [shares.draw, weighting.draw, selection.draw])
 def test_a_figure_without_its_records_is_refused(draw):
     with pytest.raises(ValueError, match="found none"):
         draw(History(Opening("empty", ["a"], {}, 1, {}, {})))
@@ -179,7 +180,7 @@ def test_a_task_has_the_same_colour_in_all_figures(make_run, short):
     for draw in (figures.training_loss, figures.dev_scores, figures.convergence):
         named = [t for t in draw(history).data if t.name == "hard" and t.showlegend is not False]
         assert {trace.line.color for trace in named} == {colour}
-    assert {t.fillcolor for t in figures.shares(history).data if t.type == "scatter"} == {
+    assert {t.fillcolor for t in shares.draw(history).data if t.type == "scatter"} == {
         look.colour for look in looks(history.tasks).values()
     }
 
@@ -190,16 +191,16 @@ def test_long_curves_are_thinned():
     history = History(
         opening,
         shares=[Shares(k, [k / 10000, 1 - k / 10000]) for k in steps],
-        steps=[Step(k, "ab"[k % 2], 0.5, loss=float(k)) for k in steps],
+        units=[Step(k, "ab"[k % 2], 0.5, loss=float(k)) for k in steps],
         evaluations=[
             Evaluation(k, "dev", 0.5, {"a": 0.5, "b": 0.5}, {"a": 1.0, "b": 1.0}) for k in steps
         ],
     )
-    for draw in (figures.training_loss, figures.shares, figures.dev_scores, figures.convergence):
+    for draw in (figures.training_loss, shares.draw, figures.dev_scores, figures.convergence):
         for trace in draw(history).data:
             assert len(trace.x) <= MOST
     # Means over bins leave the mean of all as it was.
-    area = figures.shares(history).data[0]
+    area = shares.draw(history).data[0]
     assert np.mean(area.y[:-1]) == pytest.approx(0.25, abs=1e-3)
 
 
@@ -208,5 +209,5 @@ def test_names_are_no_markup(make_run):
     records = [Shares(1, [1.0]), Step(1, name, 1.0, loss=1.0)]
     records += [Evaluation(1, "dev", 0.5, {name: 0.5}, {name: 0.5})]
     history = read_history(make_run(*records, tasks=[name]) / "journal.jsonl")
-    for draw in (figures.training_loss, figures.shares, figures.dev_scores, figures.convergence):
+    for draw in (figures.training_loss, shares.draw, figures.dev_scores, figures.convergence):
         assert "<b>" not in str([trace.name for trace in draw(history).data])

@@ -34,7 +34,7 @@ def history_of(folder):
 
 def test_records_are_sorted_by_kind(make_run, short):
     history = history_of(make_run(*short))
-    assert [len(kind) for kind in (history.shares, history.steps, history.evaluations)] == [2, 4, 2]
+    assert [len(kind) for kind in (history.shares, history.units, history.evaluations)] == [2, 4, 2]
     assert history.tasks == ["easy", "hard"]
     assert history.end == 4
     assert history.seconds == 4.0

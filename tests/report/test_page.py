@@ -62,7 +62,7 @@ def test_a_run_report_starts_with_the_final_table(make_run, short):
     page = Page(path)
     assert path == folder / "report.html"
     assert page.rows == [
-        ["task", "metric", "score", "share of draws", "examples seen", "epochs"],
+        ["task", "metric", "score", "share", "examples seen", "epochs"],
         ["easy", "accuracy", "60.0", "75.0%", "30", "0.30"],
         ["hard", "accuracy", "40.0", "25.0%", "8", "0.04"],
     ]
@@ -111,9 +111,11 @@ def test_there_is_a_figure_for_every_kind_of_record(make_run, short):
     page = Page(write_run_report(make_run(*short)))
     assert headings(page) == ["Dev scores", "Shares of the draws", "Convergence", "Training loss"]
     weighed = Round(1, {}, {"easy": 1.0, "hard": 1.0}, {"easy": 1.0, "hard": 1.0}, dev_loss=1.0)
-    assert headings(Page(write_run_report(make_run(weighed, name="weighed")))) == ["Weights"]
+    assert headings(
+        Page(write_run_report(make_run(weighed, name="weighed", family="weighting")))
+    ) == ["Weights"]
     chosen = SelectionStep(1, {"easy": 1}, {"easy": 1}, used=0.663)
-    page = Page(write_run_report(make_run(chosen, name="chosen")))
+    page = Page(write_run_report(make_run(chosen, name="chosen", family="selection")))
     assert headings(page) == ["Examples chosen"]
     assert "66.3%" in page.texts
 
@@ -178,7 +180,7 @@ def test_a_report_that_fails_leaves_the_old_one(make_run, short, monkeypatch):
     def torn(*_):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("bursar.training.files.os.fsync", torn)
+    monkeypatch.setattr("bursar.files.os.fsync", torn)
     with pytest.raises(OSError, match="no space"):
         write_run_report(folder)
     assert (folder / "report.html").read_bytes() == old

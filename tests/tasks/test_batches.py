@@ -1,9 +1,21 @@
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from bursar.tasks.batches import WINDOW, Batch, Stream, bucketed, in_order
+from bursar.tasks.batches import (
+    FROZEN_STATES,
+    WINDOW,
+    Batch,
+    ItemStream,
+    Stream,
+    bucketed,
+    in_order,
+    make_batch,
+    ready_batch,
+)
 from bursar.tasks.encoding import Encoded
 
 
@@ -20,6 +32,7 @@ def split_of(lengths: NDArray[np.int64]) -> Encoded:
         pads={"input_ids": -1},
         held=frozenset(),
         skipped={},
+        targets=frozenset({"labels", "item"}),
     )
 
 
@@ -34,59 +47,59 @@ def epoch(stream: Stream) -> list[Batch]:
 
 
 def items(batches: list[Batch]) -> list[list[int]]:
-    return [batch.items.tolist() for batch in batches]
+    return [batch.parts[0].items.tolist() for batch in batches]
 
 
 @settings(max_examples=60, derandomize=True, deadline=None)
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=300), st.integers(1, 40))
 def test_every_epoch_has_each_item_exactly_once(lengths: list[int], size: int) -> None:
-    stream = Stream("a", split_of(np.array(lengths)), size, seed=1)
+    stream = ItemStream("a", split_of(np.array(lengths)), size, seed=1)
     for _ in range(3):
-        seen = sorted(item for batch in epoch(stream) for item in batch.items.tolist())
+        seen = sorted(item for batch in epoch(stream) for item in batch.parts[0].items.tolist())
         assert seen == list(range(len(lengths)))
 
 
 def test_all_batches_but_one_are_full() -> None:
-    stream = Stream("a", split_of(skewed(103)), 16, seed=1)
-    assert sorted(len(batch.items) for batch in epoch(stream)) == [7] + [16] * 6
+    stream = ItemStream("a", split_of(skewed(103)), 16, seed=1)
+    assert sorted(len(batch.parts[0].items) for batch in epoch(stream)) == [7] + [16] * 6
 
 
 def test_a_batch_is_padded_to_its_own_longest_item() -> None:
     lengths = skewed(200)
-    for batch in epoch(Stream("a", split_of(lengths), 8, seed=1)):
-        assert batch.columns["input_ids"].shape == (8, lengths[batch.items].max())
-        assert batch.tokens == lengths[batch.items].sum()
-        assert (batch.columns["input_ids"][:, 0] == batch.items).all()
-        assert (batch.columns["labels"] == batch.items).all()
+    for batch in epoch(ItemStream("a", split_of(lengths), 8, seed=1)):
+        assert batch.inputs["input_ids"].shape == (8, lengths[batch.parts[0].items].max())
+        assert batch.tokens == lengths[batch.parts[0].items].sum()
+        assert (batch.inputs["input_ids"][:, 0] == batch.parts[0].items).all()
+        assert (batch.parts[0].columns["labels"] == batch.parts[0].items).all()
 
 
 def test_the_order_depends_on_seed_task_and_epoch_and_on_nothing_else() -> None:
     split = split_of(skewed(100))
-    first = Stream("a", split, 8, seed=1)
+    first = ItemStream("a", split, 8, seed=1)
     one, two = items(epoch(first)), items(epoch(first))
-    again, between = Stream("a", split, 8, seed=1), Stream("b", split, 8, seed=1)
+    again, between = ItemStream("a", split, 8, seed=1), ItemStream("b", split, 8, seed=1)
     mixed = []
     for _ in range(again.per_epoch):
         between.next()
-        mixed.append(again.next().items.tolist())
+        mixed.append(again.next().parts[0].items.tolist())
         np.random.random()  # noqa: NPY002
     assert mixed == one
     assert two != one
-    assert items(epoch(Stream("b", split, 8, seed=1))) != one
-    assert items(epoch(Stream("a", split, 8, seed=2))) != one
+    assert items(epoch(ItemStream("b", split, 8, seed=1))) != one
+    assert items(epoch(ItemStream("a", split, 8, seed=2))) != one
 
 
 @settings(max_examples=30, derandomize=True, deadline=None)
 @given(st.integers(0, 40))
 def test_a_stream_goes_on_where_its_state_was_taken(done: int) -> None:
     split = split_of(skewed(100))
-    stream = Stream("a", split, 8, seed=1)
+    stream = ItemStream("a", split, 8, seed=1)
     for _ in range(done):
         stream.next()
-    resumed = Stream("a", split, 8, seed=1)
+    resumed = ItemStream("a", split, 8, seed=1)
     resumed.load_state_dict(stream.state_dict())
-    assert [resumed.next().items.tolist() for _ in range(20)] == [
-        stream.next().items.tolist() for _ in range(20)
+    assert [resumed.next().parts[0].items.tolist() for _ in range(20)] == [
+        stream.next().parts[0].items.tolist() for _ in range(20)
     ]
 
 
@@ -128,10 +141,46 @@ def test_every_item_is_equally_likely_to_come_early() -> None:
 def test_evaluation_reads_each_item_once_longest_first() -> None:
     lengths = skewed(50)
     batches = list(in_order("a", split_of(lengths), 8))
-    seen = np.concatenate([batch.items for batch in batches])
+    seen = np.concatenate([batch.parts[0].items for batch in batches])
     assert sorted(seen.tolist()) == list(range(50))
     assert (np.diff(lengths[seen]) <= 0).all()
 
 
 def test_a_batch_without_text_has_no_tokens() -> None:
-    assert Batch("a", np.arange(2), {"pixels": np.zeros((2, 4, 4))}).tokens == 0
+    assert ready_batch("a", np.arange(2), {"pixels": np.zeros((2, 4, 4))}, {}).tokens == 0
+
+
+def test_items_of_several_tasks_stand_one_below_the_other() -> None:
+    long, short = split_of(np.array([5, 9, 2])), split_of(np.array([3, 1]))
+    batch = make_batch(
+        {"long": long, "empty": short, "short": short},
+        {"long": np.array([2, 0]), "empty": np.array([], dtype=int), "short": np.array([1, 0])},
+    )
+    assert batch.tasks == ["long", "short"]
+    assert [(part.rows, part.length) for part in batch] == [(slice(0, 2), 5), (slice(2, 4), 3)]
+    ids = batch.inputs["input_ids"]
+    assert ids.tolist() == [
+        [2, 2, -1, -1, -1],
+        [0, 0, 0, 0, 0],
+        [1, -1, -1, -1, -1],
+        [0, 0, 0, -1, -1],
+    ]
+    assert batch.inputs["attention_mask"].tolist() == (ids >= 0).astype(int).tolist()
+    assert [part.columns["labels"].tolist() for part in batch] == [[2, 0], [1, 0]]
+    assert (batch.examples, batch.tokens) == (4, 11)
+
+
+def test_an_input_that_some_tasks_lack_is_zero_there_and_frozen_states_are_left_out() -> None:
+    plain = split_of(np.array([2, 2]))
+    states = np.ones((4, 3), dtype=np.float32)
+    more = replace(
+        plain,
+        ragged=plain.ragged | {FROZEN_STATES: states},
+        per_sequence={"second": np.array([1, 1])},
+    )
+    chosen = {"plain": np.array([0]), "more": np.array([1])}
+    mixed = make_batch({"plain": plain, "more": more}, chosen).inputs
+    assert mixed["token_type_ids"].tolist() == [[0, 0], [0, 1]]
+    assert FROZEN_STATES not in mixed
+    both = make_batch({"plain": more, "more": more}, chosen).inputs
+    assert both[FROZEN_STATES].shape == (2, 2, 3)

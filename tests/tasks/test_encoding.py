@@ -18,6 +18,12 @@ SENTENCE = "the cat sat on a mat and saw one small brown dog run far away"
 WORDS = SENTENCE.split()
 
 
+def columns(split, items):  # type: ignore[no-untyped-def]
+    """All columns of some items: what the encoder reads, and the targets."""
+    inputs, targets = split.batch(items)
+    return inputs | targets
+
+
 @dataclass(frozen=True)
 class Memory:
     content: tuple[Row, ...]
@@ -88,7 +94,7 @@ def test_a_batch_is_what_the_tokenizer_gives_row_by_row(
     rows = texts(50)
     split = encode(CLASSIFY, Memory(rows), tokenizer, tmp_path)
     items = np.array([7, 3, 40, 3, 0])
-    batch = split.batch(items)
+    batch = columns(split, items)
     expected = tokenizer.encode([rows[i].text for i in items], [rows[i].pair for i in items])
     longest = max(len(encoding.ids) for encoding in expected)
     assert batch["input_ids"].shape == (5, longest)
@@ -103,7 +109,7 @@ def test_a_batch_is_what_the_tokenizer_gives_row_by_row(
 def test_padding_is_the_tokenizers_own(tmp_path: Path, tokenizer: Tokenizer) -> None:
     other = Tokenizer(tokenizer.backend, 24, pad_id=4)
     split = encode(CLASSIFY, Memory(texts(20)), other, tmp_path)
-    batch = split.batch(np.arange(20))
+    batch = columns(split, np.arange(20))
     assert (batch["input_ids"][batch["attention_mask"] == 0] == 4).all()
     assert (batch["attention_mask"] == 0).any()
 
@@ -129,7 +135,7 @@ def test_the_second_time_the_rows_are_not_read(tokenizer: Tokenizer, tmp_path: P
     rows = texts(20)
     first = encode(CLASSIFY, Memory(rows), tokenizer, tmp_path)
     second = encode(CLASSIFY, Once(rows), tokenizer, tmp_path)
-    same(first.batch(np.arange(20)), second.batch(np.arange(20)))
+    same(columns(first, np.arange(20)), columns(second, np.arange(20)))
 
 
 def folders(cache: Path) -> int:
@@ -169,7 +175,7 @@ def test_chunks_join_without_a_seam(
         pieces = encode(kind, Memory(rows), tokenizer, tmp_path / f"pieces-{number}")
         monkeypatch.undo()
         assert (pieces.items, pieces.rows) == (whole.items, whole.rows)
-        same(pieces.batch(np.arange(len(whole))), whole.batch(np.arange(len(whole))))
+        same(columns(pieces, np.arange(len(whole))), columns(whole, np.arange(len(whole))))
         if "row" in whole.dense:
             np.testing.assert_array_equal(pieces.dense["row"], whole.dense["row"])
 
@@ -237,7 +243,7 @@ def test_two_who_encode_the_same_at_once_both_get_it(tokenizer: Tokenizer, tmp_p
     late = encode(CLASSIFY, Slow(rows), tokenizer, tmp_path)
     assert folders(tmp_path) == 1
     early = encode(CLASSIFY, Once(rows), tokenizer, tmp_path)
-    same(late.batch(np.arange(50)), early.batch(np.arange(50)))
+    same(columns(late, np.arange(50)), columns(early, np.arange(50)))
 
 
 @pytest.mark.parametrize(("kind", "rows"), CASES, ids=lambda case: getattr(case, "name", ""))
@@ -248,8 +254,8 @@ def test_taking_items_gives_the_batches_that_the_whole_split_gives(
     items = np.array([5, 2, 11, 30])
     part = whole.take(items)
     assert len(part) == 4
-    same(part.batch(np.arange(4)), whole.batch(items))
-    same(part.take(np.array([3, 1])).batch(np.arange(2)), whole.batch(items[[3, 1]]))
+    same(columns(part, np.arange(4)), columns(whole, items))
+    same(columns(part.take(np.array([3, 1])), np.arange(2)), columns(whole, items[[3, 1]]))
     np.testing.assert_array_equal(part.lengths(), whole.lengths()[items])
 
 
@@ -262,7 +268,7 @@ def test_an_item_of_several_sequences_comes_whole(tokenizer: Tokenizer, tmp_path
     rows = choices(12)
     split = encode(Choose(), Memory(rows), tokenizer, tmp_path)
     items = np.array([9, 2])
-    batch = split.batch(items)
+    batch = columns(split, items)
     pairs = [(rows[i].text, choice) for i in items for choice in rows[i].choices]
     assert batch["item"].tolist() == [n for n, i in enumerate(items) for _ in rows[i].choices]
     for row, encoding in zip(
@@ -278,10 +284,10 @@ def test_pictures_need_no_tokenizer(tmp_path: Path) -> None:
         ImageRow(at, rng.integers(0, 255, (4, 4), dtype=np.uint8), "no") for at in range(1, 6)
     )
     split = encode(CLASSIFY, Memory(rows), None, tmp_path)
-    batch = split.batch(np.array([4, 0]))
+    batch = columns(split, np.array([4, 0]))
     np.testing.assert_array_equal(batch["pixels"], np.stack([rows[4].pixels, rows[0].pixels]))
     assert split.lengths().tolist() == [1] * 5
-    same(split.take(np.array([4, 0])).batch(np.arange(2)), batch)
+    same(columns(split.take(np.array([4, 0])), np.arange(2)), batch)
 
 
 def test_texts_for_a_model_of_pictures_are_one_sentence(tmp_path: Path) -> None:

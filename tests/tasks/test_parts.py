@@ -15,6 +15,12 @@ from bursar.tasks.rows import Answer, QuestionRow, Row, TextRow
 from bursar.tasks.tokenizer import Tokenizer
 
 
+def columns(split, items):  # type: ignore[no-untyped-def]
+    """All columns of some items: what the encoder reads, and the targets."""
+    inputs, targets = split.batch(items)
+    return inputs | targets
+
+
 @dataclass(frozen=True)
 class Memory:
     content: tuple[Row, ...]
@@ -96,7 +102,7 @@ def test_a_part_is_what_encoding_its_rows_alone_gives(
     direct = split(tokenizer, tuple(rows[number] for number in numbers), cache)
     assert list(part.source.rows()) == list(direct.source.rows())
     assert len(part) == len(direct)
-    batch, expected = (s.encoded.batch(np.arange(len(s))) for s in (part, direct))
+    batch, expected = (columns(s.encoded, np.arange(len(s))) for s in (part, direct))
     for name, column in expected.items():
         np.testing.assert_array_equal(batch[name], column)
 

@@ -10,16 +10,17 @@ import pytest
 
 from bursar.config import RunConfig, build_decider
 from bursar.journal import Journal, Opening, read, without_times
-from bursar.models.store import build
+from bursar.models.build import build
 from bursar.policies import POLICIES, Policy
+from bursar.records import UnitRecord
 from bursar.rng import stream
 from bursar.tasks.kinds import Classify
 from bursar.tasks.metrics import ACCURACY
 from bursar.tasks.rows import ImageRow
 from bursar.tasks.task import Task
-from bursar.training.policy import PolicyTrainer
+from bursar.training.engine import Engine
+from bursar.training.policy import PolicyDriver
 from bursar.training.prepare import prepare, resolve, run_info_of
-from bursar.training.trainer import Job
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "temperature": {"temperature": 2},
@@ -126,12 +127,15 @@ class Interrupter:
         self.step = step
         self.evaluation = evaluation
 
+    def reading(self, task: str, split: str, rows: int) -> None:
+        """Nothing."""
+
     def working(self, text: str) -> None:
         """Nothing."""
 
-    def stepped(self, step: int, task: str, loss: float, tokens: int) -> None:
-        if step == self.step:
-            raise InterruptionError(f"step {step}")
+    def advanced(self, record: UnitRecord) -> None:
+        if record.step == self.step:
+            raise InterruptionError(f"step {record.step}")
 
     def evaluated(self, step: int, scores: object, score: float, best: bool) -> None:
         if step == self.evaluation:
@@ -149,21 +153,23 @@ def interruption() -> type[Exception]:
 
 
 @pytest.fixture
-def trainer_for(toys: Mapping[str, Task], tmp_path: Path) -> Iterator[Callable[..., PolicyTrainer]]:
-    """Makes a trainer of the three tasks, without a run around it."""
-    journals: list[Journal] = []
+def driver_for(toys: Mapping[str, Task], tmp_path: Path) -> Iterator[Callable[..., PolicyDriver]]:
+    """Makes a driver of the three tasks, without a run around it."""
+    drivers: list[PolicyDriver] = []
 
-    def make(config: RunConfig, policy: Policy | None = None) -> PolicyTrainer:
+    def make(config: RunConfig, policy: Policy | None = None) -> PolicyDriver:
         prepared = prepare(resolve(config, toys), None, config)
-        facts = run_info_of(config, prepared)
+        info = run_info_of(config, prepared)
         kinds = {entry.task.name: entry.task.kind for entry in prepared}
-        path = tmp_path / f"journal-{len(journals)}.jsonl"
-        journals.append(Journal.create(path, Opening("toy", facts.tasks, {}, 1, {}, {})))
-        decider = policy or build_decider(config, facts)
+        path = tmp_path / f"journal-{len(drivers)}.jsonl"
+        journal = Journal.create(path, Opening("toy", info.tasks, {}, 1, {}, {}))
+        decider = policy or build_decider(config, info)
         assert isinstance(decider, Policy)
         model = build(config.model, kinds, None, config.seed)
-        return PolicyTrainer(Job(config, prepared, model, journals[-1]), decider)
+        drivers.append(PolicyDriver(Engine(config, prepared, model), decider, journal))
+        return drivers[-1]
 
     yield make
-    for journal in journals:
-        journal.close()
+    for driver in drivers:
+        driver.journal.close()
+        driver.engine.loader.close()

@@ -9,8 +9,11 @@ from bursar.config import RunConfig
 from bursar.errors import UserError
 from bursar.journal import Opening, Step, read
 from bursar.offpolicy import Log
+from bursar.records import UnitRecord
 from bursar.report.page import write_run_report
-from bursar.training.run import change_tasks, resume, run
+from bursar.training.change import change_tasks
+from bursar.training.run import resume_run as resume
+from bursar.training.run import run
 
 
 class StoppedError(Exception):
@@ -23,11 +26,14 @@ class StopAt:
     def __init__(self, step: int) -> None:
         self._step = step
 
+    def reading(self, *_: object) -> None:
+        """Nothing."""
+
     def working(self, text: str) -> None:
         """Nothing."""
 
-    def stepped(self, step: int, task: str, loss: float, tokens: int) -> None:
-        if step == self._step:
+    def advanced(self, record: UnitRecord) -> None:
+        if record.step == self._step:
             raise StoppedError
 
     def evaluated(self, *_: object) -> None:

@@ -15,7 +15,9 @@ from bursar.models import exported
 from bursar.models.encoders import quiet
 from bursar.models.export import convert, export
 from bursar.rng import stream
-from bursar.training.inference import TrainedRun
+from bursar.tasks.batches import make_batch
+from bursar.training.inference import load_run
+from bursar.training.loading import to_device
 from bursar.training.prepare import read_split
 from bursar.training.run import run
 
@@ -95,7 +97,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_trained_task_predicts_every_row_and_scores(folder: Path, kind: str) -> None:
-    trained = TrainedRun.open(folder / "run")
+    trained = load_run(folder / "run")
     assert len(trained.predict(kind, "dev")) == 20
     assert len(trained.predict(kind, folder / f"{kind}-dev.jsonl")) == 20
     scores = trained.evaluate()[kind]
@@ -104,14 +106,13 @@ def test_a_trained_task_predicts_every_row_and_scores(folder: Path, kind: str) -
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_trained_task_has_the_same_logits_in_plain_transformers(folder: Path, kind: str) -> None:
-    trained = TrainedRun.open(folder / "run")
+    trained = load_run(folder / "run")
     ours, plain = trained.model, convert(trained.model, kind).eval()
     split = read_split(trained.task(kind), "dev", trained.tokenizer).encoded
-    columns = {name: torch.from_numpy(c) for name, c in split.batch(np.arange(8)).items()}
-    names = ("input_ids", "attention_mask", "token_type_ids")
-    inputs = {name: columns[name] for name in names if name in columns}
+    batch = to_device(make_batch({kind: split}, {kind: np.arange(8)}), torch.device("cpu"))
+    inputs = batch.inputs
     with torch.inference_mode():
-        expected = ours(kind, columns)
+        expected = ours(batch)[kind]
         if kind == "regress":
             expected = expected * ours.kinds[kind].scale + ours.kinds[kind].mean
         if kind == "choose":

@@ -11,15 +11,18 @@ import torch
 
 from bursar.config import RunConfig
 from bursar.journal import Round, read
-from bursar.models import store
-from bursar.models.frozen import FROZEN_STATES
+from bursar.models.build import build
 from bursar.models.multitask import MultiTaskModel
 from bursar.rng import stream
+from bursar.tasks.batches import FROZEN_STATES, make_batch
 from bursar.tasks.encoding import Encoded
 from bursar.training import weighting
+from bursar.training.assembly import tokenizer_of
 from bursar.training.frozen_states import FrozenStates
-from bursar.training.prepare import prepare, resolve, tokenizer_of
-from bursar.training.run import resume, run
+from bursar.training.loading import to_device
+from bursar.training.prepare import prepare, resolve
+from bursar.training.run import resume_run as resume
+from bursar.training.run import run
 
 WORDS = ["red", "blue", "green", "apple", "car", "house", "tree", "river"]
 CPU = torch.device("cpu")
@@ -85,10 +88,10 @@ def built(tmp_path: Path) -> tuple[MultiTaskModel, dict[str, Encoded]]:
     """A model with two of three layers frozen, and the training splits."""
     made = config(tmp_path, freeze=2)
     tasks = resolve(made)
-    tokenizer = tokenizer_of(tasks, made.model, tmp_path)
+    tokenizer = tokenizer_of(tasks, made, tmp_path)
     prepared = prepare(tasks, tokenizer, made, tmp_path)
     kinds = {entry.task.name: entry.task.kind for entry in prepared}
-    model = store.build(made.model, kinds, tokenizer, 1)
+    model = build(made.model, kinds, tokenizer, 1)
     return model, {entry.task.name: entry.train for entry in prepared}
 
 
@@ -102,19 +105,21 @@ def test_the_model_gives_the_same_from_kept_states(built, task, tmp_path):
     layer = model.encoder.model.encoder.layer[1]
     layer.attention.register_forward_hook(lambda *_: runs.append(1))
     with torch.inference_mode():
-        expected = model(task, batch_of(splits[task], items))
+        expected = logits(model, task, splits[task], items)
         assert runs
         runs.clear()
-        found = model(task, batch_of(split, items))
+        found = logits(model, task, split, items)
     assert not runs
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
     part = split.take(items)
     with torch.inference_mode():
-        torch.testing.assert_close(model(task, batch_of(part, np.arange(4))), found)
+        torch.testing.assert_close(logits(model, task, part, np.arange(4)), found)
 
 
-def batch_of(split: Encoded, items: Any) -> dict[str, torch.Tensor]:
-    return {name: torch.from_numpy(column) for name, column in split.batch(items).items()}
+def logits(model: MultiTaskModel, task: str, split: Encoded, items: Any) -> torch.Tensor:
+    batch = to_device(make_batch({task: split}, {task: items}), CPU)
+    found: torch.Tensor = model(batch)[task]
+    return found
 
 
 def test_states_are_computed_once_and_again_for_other_weights(built, tmp_path):
@@ -141,7 +146,7 @@ def test_states_are_computed_once_and_again_for_other_weights(built, tmp_path):
     model.encoder.model.config.num_attention_heads = 4
     add()
     assert len(said) == 15
-    assert not list((tmp_path / "frozen").glob("making-*"))
+    assert not list((tmp_path / "frozen").glob(".*making*"))
 
 
 def test_what_was_begun_and_not_finished_is_not_kept(built, tmp_path):
@@ -154,7 +159,7 @@ def test_what_was_begun_and_not_finished_is_not_kept(built, tmp_path):
         FrozenStates(model, batch=8, device=CPU, cache=tmp_path, working=stop).add(
             "pairs", splits["pairs"]
         )
-    assert not list((tmp_path / "frozen").iterdir())
+    assert not list((tmp_path / "frozen").glob("*.npy"))
     layer = model.encoder.model.encoder.layer[2]
     assert "forward" not in vars(layer)
 

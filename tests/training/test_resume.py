@@ -13,10 +13,13 @@ import torch
 from bursar.config import RunConfig
 from bursar.errors import BursarError, RunInterruptedError, UserError
 from bursar.journal import Step, read
+from bursar.records import UnitRecord
 from bursar.selection import SELECTORS
 from bursar.tasks.task import Task
 from bursar.training import checkpoints
-from bursar.training.run import config_of, resume, run
+from bursar.training.folder import config_of
+from bursar.training.run import resume_run as resume
+from bursar.training.run import run
 from bursar.weighting import WEIGHTINGS
 
 Toys = Mapping[str, Task]
@@ -247,7 +250,7 @@ def test_a_checkpoint_of_another_configuration_is_refused(stopped: Stopped) -> N
     before = file.read_text()
     file.write_text(before.replace("seed: 1", "seed: 2"))
     journal = (stopped.folder / "journal.jsonl").read_bytes()
-    with pytest.raises(UserError, match=r"step-4.*another configuration.*run\.yaml"):
+    with pytest.raises(UserError, match=r"another configuration.*run\.yaml"):
         resume(stopped.folder, tasks=stopped.toys)
     assert (stopped.folder / "journal.jsonl").read_bytes() == journal
     assert not (stopped.folder / "scores.json").exists()
@@ -260,11 +263,11 @@ def test_a_checkpoint_of_another_configuration_is_refused(stopped: Stopped) -> N
         (lambda run: (run / "journal.jsonl").write_text(""), "expected at least .* bytes"),
         (
             lambda run: (run / "checkpoints/step-4/model.safetensors").write_bytes(b"no"),
-            "step-4: expected a checkpoint",
+            "step-4: expected a whole checkpoint",
         ),
         (
             lambda run: (run / "checkpoints/step-4/state.json").write_text("{"),
-            "step-4: expected a checkpoint",
+            "step-4: expected a whole checkpoint",
         ),
         (lambda run: (run / "run.yaml").unlink(), "expected a run folder, found no run.yaml"),
     ],
@@ -282,11 +285,14 @@ def test_nobody_else_runs_in_the_folder_meanwhile(toys: Toys, toy: Toy, tmp_path
     sentences: list[str] = []
 
     class Intruder:
+        def reading(self, *_: object) -> None:
+            """Nothing."""
+
         def working(self, text: str) -> None:
             """Nothing."""
 
-        def stepped(self, step: int, task: str, loss: float, tokens: int) -> None:
-            if step in (2, 9):
+        def advanced(self, record: UnitRecord) -> None:
+            if record.step in (2, 9):
                 with pytest.raises(UserError) as caught:
                     resume(tmp_path / "run", tasks=toys)
                 sentences.append(str(caught.value))
@@ -309,17 +315,18 @@ def test_a_folder_with_a_run_in_it_is_left_as_it_is(
 
 
 def test_a_run_that_began_while_the_data_were_read_is_left_as_it_is(
-    toys: Toys, toy: Toy, tmp_path: Path
+    toys: Toys, toy: Toy, interrupter: type[Any], tmp_path: Path
 ) -> None:
     config = toy(seed=3, budget={"steps": 2, "batch": 4})
     folder = tmp_path / "run"
 
-    def meanwhile(task: str, split: str, rows: int) -> None:
-        if not folder.exists():
-            run(toy(seed=2, budget={"steps": 2, "batch": 4}), folder, tasks=toys)
+    class Meanwhile(interrupter):  # type: ignore[misc, valid-type]
+        def reading(self, task: str, split: str, rows: int) -> None:
+            if not folder.exists():
+                run(toy(seed=2, budget={"steps": 2, "batch": 4}), folder, tasks=toys)
 
     with pytest.raises(UserError, match="there is a run here already"):
-        run(config, folder, tasks=toys, cache=tmp_path / "cache", reading=meanwhile)
+        run(config, folder, tasks=toys, cache=tmp_path / "cache", watchers=[Meanwhile()])
     assert config_of(folder).seed == 2
 
 
@@ -345,7 +352,9 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_checkpoint(
         return loss(self, logits, batch) * (float("nan") if calls[0] == 7 else 1)
 
     monkeypatch.setattr(kind, "loss", spoilt)
-    with pytest.raises(RunInterruptedError, match=r"task [abc], step 7: the loss is nan") as caught:
+    with pytest.raises(
+        RunInterruptedError, match=r"task [abc], step 7: the loss is nan.*step 4 is whole"
+    ) as caught:
         run(toy(), tmp_path / "run", tasks=toys)
     assert caught.value.exit_code == 1
     steps = [r.step for r in read(tmp_path / "run" / "journal.jsonl") if isinstance(r, Step)]

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,15 +7,15 @@ import torch
 
 from bursar import journal
 from bursar.config import RunConfig
-from bursar.models import store
-from bursar.models.frozen import FROZEN_STATES, Frozen
+from bursar.models.build import build
+from bursar.models.frozen import Frozen
 from bursar.rng import seed_for
 from bursar.selection import MTUncertainty, example_scores
-from bursar.training.evaluation import tensors
-from bursar.training.optimizer import load_optimizer_tensors, optimizer_tensors
-from bursar.training.prepare import prepare, resolve, tokenizer_of
-from bursar.training.selecting import SelectionTrainer
-from bursar.training.trainer import Job
+from bursar.tasks.batches import FROZEN_STATES
+from bursar.training.assembly import tokenizer_of
+from bursar.training.engine import Engine
+from bursar.training.prepare import prepare, resolve
+from bursar.training.selecting import SelectionDriver
 from bursar.uncertainty import predictive_samples
 
 WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "under", "mat", "tree", "red", "and", "or"]
@@ -52,31 +53,32 @@ def tasks(tmp_path_factory):
 
 @pytest.fixture
 def make(tasks, tmp_path):
-    """A trainer, by the selector's options, the model's and the run's."""
+    """A driver, by the selector's options, the model's and the run's."""
     books = []
 
-    def build(model=None, dropout=True, accumulate=1, **options):
+    def made(model=None, dropout=True, accumulate=1, clip=1.0, **options):
         spec = {"encoder": "small", "width": 16, "attention_heads": 2, "layers": 2}
         config = RunConfig(
             tasks=tasks,
             model=spec | {"vocabulary": 100} | (model or {}),
             budget={"steps": 12, "batch": BATCH, "accumulate": accumulate},
+            optimizer={"clip": clip},
             device="cpu",
         )
         found = resolve(config)
-        tokenizer = tokenizer_of(found, config.model, tmp_path)
+        tokenizer = tokenizer_of(found, config, tmp_path)
         prepared = prepare(found, tokenizer, config, tmp_path)
         kinds = {entry.task.name: entry.task.kind for entry in prepared}
-        net = store.build(config.model, kinds, tokenizer, config.seed)
+        net = build(config.model, kinds, tokenizer, config.seed)
         if not dropout:
             silence(net)
         path = tmp_path / f"journal-{len(books)}.jsonl"
         opening = journal.Opening("test", list(kinds), {}, 1, {}, {})
         books.append(journal.Journal.create(path, opening))
         selector = MTUncertainty(list(kinds), BATCH, **options)
-        return SelectionTrainer(Job(config, prepared, net, books[-1]), selector)
+        return SelectionDriver(Engine(config, prepared, net), selector, books[-1])
 
-    yield build
+    yield made
     for book in books:
         book.close()
 
@@ -88,30 +90,31 @@ def silence(model):
 
 
 def by_task(chosen):
-    return {batch.task: sorted(batch.items.tolist()) for batch in chosen.batches}
+    return {task: sorted(items.tolist()) for task, items in chosen.items.items()}
 
 
-def published(trainer):
+def published(driver):
     """The same choice as it is published: all candidates padded to one length, in one pass."""
-    candidates = {task: stream.next() for task, stream in trainer.streams.items()}
-    trainer.model.eval()
+    engine = driver.engine
+    candidates = {task: engine.loader.next(task) for task in engine.tasks}
+    engine.model.eval()
     scores = {}
     for task, batch in candidates.items():
-        columns = {}
-        for name, column in batch.columns.items():
-            wide = column.ndim == 2 and name != "labels"
-            columns[name] = np.pad(column, ((0, 0), (0, 40 - column.shape[1]))) if wide else column
-        inputs = {name: torch.from_numpy(column) for name, column in columns.items()}
-        kind = trainer.tasks[task].kind
+        [part] = batch
+        inputs = {
+            name: torch.nn.functional.pad(column, (0, 40 - column.shape[1]))
+            for name, column in batch.inputs.items()
+        }
+        kind = engine.tasks[task].kind
         with torch.no_grad():
-            logits = trainer.model(task, inputs)
-        error = 2 * float(kind.loss(logits, inputs)) if kind.name == "regress" else 1.0
+            logits = engine.model(replace(batch, inputs=inputs))[task]
+        error = 2 * float(kind.loss(logits, part.columns)) if kind.name == "regress" else 1.0
         residual = 1 + 0.1 * (error - 1)
-        p = kind.distribution(logits, inputs).double().numpy()
+        p = kind.distribution(logits, part.columns).double().numpy()
         scores[task] = example_scores(p[None], residual=residual)
-    [selection] = trainer.selector.choose(scores)
+    [selection] = driver.decider.choose(scores)
     return {
-        task: sorted(candidates[task].items[places].tolist())
+        task: sorted(candidates[task].parts[0].items[places].tolist())
         for task, places in selection.chosen.items()
         if len(places)
     }
@@ -125,42 +128,40 @@ def test_without_dropout_the_same_examples_are_chosen_as_in_the_published_way(ma
 
 
 def test_a_step_trains_on_a_batch_and_writes_it_down(make):
-    trainer = make()
+    driver = make()
     for _ in range(4):
-        trainer.advance()
-    records = [
-        r for r in journal.read(trainer.journal.path) if isinstance(r, journal.SelectionStep)
-    ]
+        driver.advance()
+    records = [r for r in journal.read(driver.journal.path) if isinstance(r, journal.SelectionStep)]
     assert [record.step for record in records] == [1, 2, 3, 4]
     for record in records:
         assert record.candidates == dict.fromkeys(LABELS, BATCH)
         assert sum(record.chosen.values()) == BATCH
         assert set(record.losses) == set(record.chosen)
-        mean = sum(record.losses[t] * n for t, n in record.chosen.items()) / BATCH
-        assert record.loss == pytest.approx(mean)
+        assert sum(record.shares().values()) == pytest.approx(1)
     used = [record.used for record in records]
     assert used == sorted(used)
     assert used[-1] <= 4 * BATCH / 126
-    shares = trainer.diagnostics()
+    shares = driver.diagnostics()
     assert sum(shares["chosen_share"].values()) == pytest.approx(1)
     assert shares["candidate_share"] == pytest.approx(dict.fromkeys(LABELS, 1 / 3))
     assert set(shares["used"]) == set(LABELS)
 
 
-def test_every_chosen_example_counts_the_same(make):
-    trainer = make(dropout=False)
-    [chosen] = trainer.select(1)
-    total = sum(
-        trainer.loss(batch.task, tensors(batch, trainer.device)) * len(batch.items)
-        for batch in chosen.batches
-    )
+def test_every_chosen_example_counts_the_same_in_one_pass(make):
+    driver = make(dropout=False, clip=0.0)
+    engine = driver.engine
+    [chosen] = driver.select(1)
+    total = 0
+    for task, items in chosen.items.items():  # one pass a task, each padded to its own length
+        total = total + engine.losses(engine.loader.of({task: items}))[task] * len(items)
     (total / BATCH).backward()
-    expected = [p.grad.clone() for p in trainer.model.parameters() if p.grad is not None]
-    trainer.config = trainer.config.model_copy(
-        update={"optimizer": trainer.config.optimizer.model_copy(update={"clip": 0.0})}
-    )
-    trainer.update(1, [(batch, len(batch.items) / BATCH) for batch in chosen.batches])
-    found = [p.grad for p in trainer.model.parameters() if p.grad is not None]
+    expected = [p.grad.clone() for p in engine.model.parameters() if p.grad is not None]
+    passes = []
+    engine.model.encoder.register_forward_hook(lambda *_: passes.append(1))
+    driver._waiting = [chosen]
+    driver.advance()
+    assert len(passes) == 1
+    found = [p.grad for p in engine.model.parameters() if p.grad is not None]
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-4)
 
@@ -168,28 +169,27 @@ def test_every_chosen_example_counts_the_same(make):
 def test_passes_are_spent_on_what_needs_them(make):
     certain = make(dropout=False)
     certain.select(1)
-    assert certain.spent.forward == 3 * BATCH
+    assert certain.engine.spent.forward == 3 * BATCH
     entropy = make(passes=4)
     entropy.select(1)
-    assert entropy.spent.forward == (2 + 4) * BATCH
+    assert entropy.engine.spent.forward == (2 + 4) * BATCH
     bald = make(passes=4, score="bald")
     bald.select(1)
-    assert bald.spent.forward == 3 * 4 * BATCH
+    assert bald.engine.spent.forward == 3 * 4 * BATCH
     frozen = make(passes=4, score="bald", model={"freeze": 1})
     frozen.select(1)
-    assert frozen.spent.forward == 3 * 5 * BATCH
+    assert frozen.engine.spent.forward == 3 * 5 * BATCH
 
 
 def test_bald_is_that_of_monte_carlo_dropout_in_what_is_trained(make):
-    trainer = make(score="bald", passes=5)
-    batch = trainer.streams["three"].next()
-    found = trainer._scorer.score(batch, step=3)
-    inputs = tensors(batch, trainer.device)
-    kind = trainer.tasks["three"].kind
+    driver = make(score="bald", passes=5)
+    batch = driver.engine.loader.next("three")
+    found = driver._scorer.score(batch, step=3)
+    kind = driver.engine.tasks["three"].kind
     samples = predictive_samples(
-        trainer.model,
-        lambda x: kind.distribution(trainer.model("three", x), x),
-        [inputs],
+        driver.engine.model,
+        lambda x: kind.distribution(driver.engine.model(x)["three"], x.parts[0].columns),
+        [batch],
         5,
         seed_for(1, "scoring", 3),
     )
@@ -198,13 +198,13 @@ def test_bald_is_that_of_monte_carlo_dropout_in_what_is_trained(make):
 
 
 def test_a_regression_takes_part_and_its_error_is_learned(make):
-    trainer = make(passes=4)
-    first = trainer._scorer.score(trainer.streams["number"].next(), 1).scores
+    driver = make(passes=4)
+    first = driver._scorer.score(driver.engine.loader.next("number"), 1).scores
     assert np.all(first > 0.5)
-    before = trainer._scorer.state_dict()["residuals"]["number"]
+    before = driver._scorer.state_dict()["residuals"]["number"]
     for _ in range(12):
-        trainer.advance()
-    assert trainer._scorer.state_dict()["residuals"]["number"] != before
+        driver.advance()
+    assert driver._scorer.state_dict()["residuals"]["number"] != before
 
 
 @pytest.mark.parametrize("freeze", [1, 2])
@@ -212,42 +212,40 @@ def test_training_from_kept_states_is_training_from_the_start(make, freeze):
     kept, computed = (make(model={"freeze": freeze}, passes=2) for _ in range(2))
     [chosen] = kept.select(1)
     [again] = computed.select(1)
-    for batch in again.batches:
-        del batch.columns[FROZEN_STATES]
-    assert all(FROZEN_STATES in batch.columns for batch in chosen.batches)
+    assert FROZEN_STATES in kept._batch(chosen).inputs
     runs = []
-    for trainer, step in ((kept, chosen), (computed, again)):
-        losses = trainer.update(1, [(batch, len(batch.items) / BATCH) for batch in step.batches])
-        grads = [p.grad for p in trainer.model.parameters() if p.grad is not None]
-        runs.append((losses, grads))
+    for driver, step in ((kept, chosen), (computed, replace(again, states=None))):
+        driver._waiting = [step]
+        driver.advance()
+        grads = [p.grad for p in driver.engine.model.parameters() if p.grad is not None]
+        [record] = [r for r in journal.read(driver.journal.path) if r.kind == "selection"]
+        runs.append((record.losses, grads))
     assert runs[0][0] == pytest.approx(runs[1][0], rel=1e-5)
     for ours, theirs in zip(runs[0][1], runs[1][1], strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-3)
 
 
 def test_frozen_layers_are_not_run_again(make):
-    trainer = make(model={"freeze": 1}, passes=3)
+    driver = make(model={"freeze": 1}, passes=3)
     calls = []
-    layer = trainer.model.encoder.model.encoder.layer[0]
+    layer = driver.engine.model.encoder.model.encoder.layer[0]
     layer.attention.register_forward_hook(lambda *_: calls.append(1))
-    trainer.advance()
+    driver.advance()
     assert len(calls) == 3  # once for each task's candidates
 
 
 def test_a_batch_in_parts_runs_frozen_layers_again_and_still(make):
-    trainer = make(model={"freeze": 1}, accumulate=2, passes=2)
-    trainer.advance()
-    assert trainer.step == 1
+    driver = make(model={"freeze": 1}, accumulate=2, passes=2)
+    driver.advance()
+    assert driver.step == 1
 
 
 def test_a_pool_for_several_steps_is_scored_once(make):
-    trainer = make(every=3, dropout=False)
+    driver = make(every=3, dropout=False)
     for _ in range(3):
-        trainer.advance()
-    assert trainer.spent.forward == 3 * 3 * BATCH + 3 * BATCH
-    records = [
-        r for r in journal.read(trainer.journal.path) if isinstance(r, journal.SelectionStep)
-    ]
+        driver.advance()
+    assert driver.engine.spent.forward == 3 * 3 * BATCH + 3 * BATCH
+    records = [r for r in journal.read(driver.journal.path) if isinstance(r, journal.SelectionStep)]
     assert [sum(record.candidates.values()) for record in records] == [54, 0, 0]
 
 
@@ -262,28 +260,29 @@ def test_it_resumes_bit_for_bit(make, options, model):
             whole.advance()
         for _ in range(4):
             first.advance()
-        second.model.load_state_dict(first.model.state_dict())
-        moments = optimizer_tensors(first.optimizer, first.model)
-        load_optimizer_tensors(second.optimizer, second.model, moments)
-        second.load_state_dict(4, json.loads(json.dumps(first.state_dict())))
+        second.engine.model.load_state_dict(first.engine.model.state_dict())
+        second.load_tensors(first.tensors())
+        second.load_state_dict(json.loads(json.dumps(first.state_dict())))
         for _ in range(3):
             second.advance()
-    for ours, theirs in zip(second.model.parameters(), whole.model.parameters(), strict=True):
+    for ours, theirs in zip(
+        second.engine.model.parameters(), whole.engine.model.parameters(), strict=True
+    ):
         assert torch.equal(ours, theirs)
     assert second.state_dict() == whole.state_dict()
 
 
 def test_only_what_lies_below_everything_trained_is_frozen(make):
-    encoder = make(model={"freeze": 1}).model.encoder
+    encoder = make(model={"freeze": 1}).engine.model.encoder
     assert len(Frozen(encoder)) == 1
     encoder.model.embeddings.requires_grad_()
     assert len(Frozen(encoder)) == 0
-    assert len(Frozen(make().model.encoder)) == 0
+    assert len(Frozen(make().engine.model.encoder)) == 0
     assert len(Frozen(torch.nn.Linear(2, 2))) == 0
 
 
 def test_layers_are_themselves_again_also_after_an_exception(make):
-    encoder = make(model={"freeze": 1}).model.encoder
+    encoder = make(model={"freeze": 1}).engine.model.encoder
     frozen = Frozen(encoder)
     layer = encoder.model.encoder.layer[0]
     with pytest.raises(KeyboardInterrupt), frozen.given(torch.zeros(1)), frozen.recording():

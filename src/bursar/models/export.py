@@ -6,7 +6,6 @@ into the folder too, so that bursar need not be there to load it.
 """
 
 import copy
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,8 @@ from torch import Tensor, nn
 from transformers import MODEL_MAPPING, PreTrainedConfig, PreTrainedModel
 
 from bursar.errors import UserError, unknown
-from bursar.models import store
+from bursar.files import whole_folder
+from bursar.models import saving
 from bursar.models.encoders import TextEncoder, quiet
 from bursar.models.export_tokenizer import check_tokenizer, export_tokenizer
 from bursar.models.exported import (
@@ -47,23 +47,20 @@ def export(folder: Path, task: str, out: Path) -> None:
     """Write one task's part of a saved model as a folder for transformers.
 
     Args:
-        folder: where `store.save` put the model.
+        folder: where `saving.save` put the model.
         task: which of its tasks.
         out: the folder to write, which must not be there yet.
     """
     if out.exists():
         raise UserError(f"{out}: expected a folder to be made, found one that is there already")
-    model, tokenizer = store.load(folder)
+    model, tokenizer = saving.load(folder)
     converted = convert(model, task)
     if tokenizer is None:
         raise UserError(f"task {task}: expected a model of texts, found one without a tokenizer")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent) as aside, quiet():
-        whole = Path(aside) / "whole"
+    with whole_folder(out) as whole, quiet():
         converted.save_pretrained(whole)
         export_tokenizer(folder, tokenizer, _reads_segments(model.encoder)).save_pretrained(whole)
         check_tokenizer(whole, tokenizer, task)
-        whole.rename(out)
 
 
 def can_export(encoder: PreTrainedConfig | None, kind: Kind) -> str | None:

@@ -1,7 +1,7 @@
 """What the journal keeps of a selector's step."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bursar.records import UnitRecord, normalised
 
@@ -24,7 +24,7 @@ class SelectionStep(UnitRecord):
     candidates: dict[str, int]
     chosen: dict[str, int]
     used: float
-    losses: dict[str, float]
+    losses: dict[str, float] = field(default_factory=dict)
     tokens: int | None = None
     seconds: float | None = None
 

@@ -105,20 +105,34 @@ def make_batch(items: Mapping[str, Items], chosen: Mapping[str, Indices]) -> Bat
         items: by task, its examples.
         chosen: by task, which of them; a task without any is left out.
     """
-    blocks: list[_Block] = []
-    parts: list[TaskItems] = []
-    start = 0
-    for task, places in chosen.items():
-        if not len(places):
-            continue
-        inputs, columns = items[task].batch(places)
-        rows = len(next(iter(inputs.values()))) if inputs else len(places)
-        length = inputs[MASK].shape[1] if MASK in inputs else 0
-        parts.append(TaskItems(task, places, columns, slice(start, start + rows), length))
-        blocks.append((inputs, items[task].pads, rows))
-        start += rows
-    joined = _stacked(blocks) if len(blocks) > 1 else blocks[0][0]
-    return Batch(tuple(parts), joined, int(joined[MASK].sum()) if MASK in joined else 0)
+    read = {
+        task: (places, *items[task].batch(places)) for task, places in chosen.items() if len(places)
+    }
+    made = [ready_batch(task, *found) for task, found in read.items()]
+    if len(made) == 1:
+        return made[0]
+    starts = np.cumsum([0, *(batch.parts[0].rows.stop for batch in made)]).tolist()
+    parts = (
+        replace(batch.parts[0], rows=slice(start, end))
+        for batch, start, end in zip(made, starts, starts[1:], strict=False)
+    )
+    blocks = [(b.inputs, items[b.parts[0].task].pads, b.parts[0].rows.stop) for b in made]
+    return Batch(tuple(parts), _stacked(blocks), sum(batch.tokens for batch in made))
+
+
+def ready_batch(task: str, items: Indices, inputs: dict[str, Any], columns: Any) -> Batch:
+    """Make a batch of one task from arrays or tensors that are ready.
+
+    Args:
+        task: the task's name.
+        items: which items they are, shape `(items,)`.
+        inputs: by name, what the encoder reads.
+        columns: what the task's head and loss read.
+    """
+    rows = len(next(iter(inputs.values()))) if inputs else len(items)
+    length = inputs[MASK].shape[1] if MASK in inputs else 0
+    part = TaskItems(task, items, columns, slice(0, rows), length)
+    return Batch((part,), inputs, int(inputs[MASK].sum()) if MASK in inputs else 0)
 
 
 _Block = tuple[dict[str, Array], Mapping[str, int], int]
@@ -174,6 +188,12 @@ class Stream(ABC):
     @abstractmethod
     def upcoming(self) -> Batch:
         """Make the next batch."""
+
+    def next(self) -> Batch:
+        """Make and take the next batch."""
+        batch = self.upcoming()
+        self.advance()
+        return batch
 
     def advance(self) -> None:
         """Take the next batch."""

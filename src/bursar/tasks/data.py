@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bursar.errors import UserError
 from bursar.rng import seed_for
-from bursar.tasks.batches import Batch, Indices, Stream, TaskItems
+from bursar.tasks.batches import Batch, Indices, Stream, ready_batch
 from bursar.tasks.kinds.base import Columns, Kind, Scored
 from bursar.tasks.metrics import Metric
 from bursar.tasks.rows import Row
@@ -170,7 +170,7 @@ class ReadyBatches:
         start = 0
         for columns in self.loader:
             size = batch_size(columns)
-            yield _batch(task, columns, np.arange(start, start + size))
+            yield ready_batch(task, np.arange(start, start + size), {}, columns)
             start += size
 
     def fingerprint(self) -> str:
@@ -215,7 +215,7 @@ class LoaderStream(Stream):
                 f"task {self._task}: its loader says {self.per_epoch} batches, found {place}"
             ) from None
         self._open = epoch, place + 1, self._open[2]
-        return _batch(self._task, columns, np.arange(batch_size(columns)))
+        return ready_batch(self._task, np.arange(batch_size(columns)), {}, columns)
 
     def _begun(self, epoch: int, place: int) -> Iterator[Any]:
         """Start an epoch, and pass over the batches before a place."""
@@ -229,11 +229,6 @@ class LoaderStream(Stream):
         for _ in range(place):
             next(chained)
         return chained
-
-
-def _batch(task: str, columns: Any, items: Indices) -> Batch:
-    part = TaskItems(task, items, columns, slice(0, len(items)))
-    return Batch((part,), {})
 
 
 def batch_size(columns: Any) -> int:

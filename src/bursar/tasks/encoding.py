@@ -63,7 +63,7 @@ class Encoded:
     sequences: NDArray[np.int64] | None
     pads: dict[str, int]
     held: frozenset[str]
-    targets: frozenset[str]
+    targets: frozenset[str] = frozenset({"labels", ITEM})
 
     def __len__(self) -> int:
         return self.items

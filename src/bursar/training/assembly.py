@@ -15,6 +15,7 @@ from bursar.models.tokenizers import Corpus, tokenizer_for
 from bursar.tasks.hub import hub_revision
 from bursar.tasks.task import Task
 from bursar.tasks.tokenizer import Tokenizer
+from bursar.training.engine import pick_device
 from bursar.training.objective import check_objective
 from bursar.training.prepare import (
     Given,
@@ -71,6 +72,7 @@ def assemble(
         cache: the folder for what is computed once; the default one if None.
         watchers: are told of the reading.
     """
+    pick_device(config.device)
     config = _pinned(config, model)
     tasks = resolve(config, given)
     check_objective(config.objective, (task.name for task in tasks))

@@ -30,6 +30,12 @@ TOKENIZER = Tokenizer.train(["the cat sat on a mat with one dog"] * 9, 200, max_
 Item = dict[str, torch.Tensor]
 
 
+def columns(split, items):  # type: ignore[no-untyped-def]
+    """All columns of some items: what the encoder reads, and the targets."""
+    inputs, targets = split.batch(items)
+    return inputs | targets
+
+
 @dataclass(frozen=True)
 class Memory:
     content: tuple[Row, ...]
@@ -106,9 +112,10 @@ def logits_of(kind: Kind, batch: Item) -> torch.Tensor:
 def predicted(kind: Kind, split: Encoded, size: int) -> list[Any]:
     raw: list[Any] = [None] * len(split)
     for part in in_order("task", split, size):
-        batch = tensors(part.columns)
+        batch = tensors(part.inputs | part.parts[0].columns)
         logits = logits_of(kind, batch)
-        for item, each in zip(part.items, kind.predictions(logits, batch), strict=True):
+        raws = kind.predictions(logits, batch)
+        for item, each in zip(part.parts[0].items, raws, strict=True):
             raw[item] = each
     return raw
 
@@ -128,7 +135,7 @@ def test_a_kind_comes_back_from_its_spec(kind: Kind, tmp_path: Path) -> None:
 def test_the_loss_is_a_finite_number_with_a_gradient(kind: Kind, tmp_path: Path) -> None:
     split, _ = encoded(kind, tmp_path)
     kind = kind.fit(split)
-    batch = tensors(split.batch(np.arange(6)))
+    batch = tensors(columns(split, np.arange(6)))
     logits = logits_of(kind, batch).requires_grad_()
     loss = kind.loss(logits, batch)
     loss.backward()
@@ -141,7 +148,7 @@ def test_the_loss_is_a_finite_number_with_a_gradient(kind: Kind, tmp_path: Path)
 @pytest.mark.parametrize("kind", [ALL[3], ALL[4]], ids=lambda kind: kind.name)
 def test_padding_changes_neither_loss_nor_distribution(kind: Kind, tmp_path: Path) -> None:
     split, _ = encoded(kind, tmp_path)
-    batch = tensors(split.batch(np.arange(6)))
+    batch = tensors(columns(split, np.arange(6)))
     logits = logits_of(kind, batch)
     noisy = logits + torch.where(batch["attention_mask"].bool().unsqueeze(-1), 0.0, 100.0)
     assert not torch.equal(logits, noisy)
@@ -153,7 +160,7 @@ def test_padding_changes_neither_loss_nor_distribution(kind: Kind, tmp_path: Pat
 def test_the_distribution_is_one_of_each_decision(kind: Kind, tmp_path: Path) -> None:
     split, _ = encoded(kind, tmp_path)
     kind = kind.fit(split)
-    batch = tensors(split.batch(np.arange(5)))
+    batch = tensors(columns(split, np.arange(5)))
     distribution = kind.distribution(logits_of(kind, batch), batch)
     owners = kind.owners(batch)
     assert len(owners) == len(distribution)

@@ -23,6 +23,12 @@ TOKENIZER = Tokenizer.train(["the cat sat on a mat with one dog"] * 9, 200, max_
 Item = dict[str, torch.Tensor]
 
 
+def columns(split, items):  # type: ignore[no-untyped-def]
+    """All columns of some items: what the encoder reads, and the targets."""
+    inputs, targets = split.batch(items)
+    return inputs | targets
+
+
 @dataclass(frozen=True)
 class Memory:
     content: tuple[Row, ...]
@@ -46,7 +52,7 @@ def split_of(kind: Kind, rows: list[Any], cache: Path) -> Split:
 def all_of(split: Encoded) -> Item:
     return {
         name: torch.from_numpy(np.array(column))
-        for name, column in split.batch(np.arange(len(split))).items()
+        for name, column in columns(split, np.arange(len(split))).items()
     }
 
 
@@ -90,10 +96,10 @@ def test_words_that_were_cut_off_get_the_usual_tag_and_still_count(tmp_path: Pat
     rows = [WordsRow(1, words, ("B-pet", "O") * 10), WordsRow(2, ("the", "mat"), ("O", "O"))]
     split = split_of(NER, rows, tmp_path)
     kind = NER.fit(split.encoded)
-    assert kind.usual == "O"
+    assert kind.frequent == "O"
     scored = kind.scored(right_tags(split.encoded), split.encoded, split.source.rows())
     assert scored.expected == [["B-pet", "O"] * 10, ["O", "O"]]
-    seen = len(split.encoded.batch(np.array([0]))["input_ids"][0]) - 2
+    seen = len(columns(split.encoded, np.array([0]))["input_ids"][0]) - 2
     assert scored.predicted[0] == (["B-pet", "O"] * 10)[:seen] + ["O"] * (20 - seen)
     assert seen < 20
 
@@ -295,7 +301,7 @@ def test_the_gradient_of_a_choice_reaches_all_choices_and_is_finite() -> None:
 
 def test_choices_are_read_as_pairs_with_what_they_share(tmp_path: Path) -> None:
     row = ChoiceRow(1, "the cat", ("sat", "on a mat"), 1)
-    batch = split_of(CHOOSE, [row], tmp_path).encoded.batch(np.array([0]))
+    batch = columns(split_of(CHOOSE, [row], tmp_path).encoded, np.array([0]))
     pairs = TOKENIZER.encode(["the cat"] * 2, list(row.choices))
     assert batch["input_ids"][1].tolist() == pairs[1].ids
     assert batch["token_type_ids"][1].tolist() == pairs[1].type_ids

@@ -6,20 +6,22 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from bursar.errors import UserError
-from bursar.models import store
+from bursar.models import saving
+from bursar.models.build import build
 from bursar.models.encoders import quiet
 from bursar.models.multitask import MultiTaskModel
 from bursar.models.spec import ModelSpec
+from bursar.models.tokenizers import Corpus, tokenizer_for
 from bursar.tasks.kinds import Choose, Classify, Kind, MultiLabel, Regress, Span, Tag
 from bursar.tasks.tokenizer import Tokenizer
 
 SENTENCES = ["the cat sat on a mat", "who saw one small brown dog?", "far, far away"] * 4
-TEXTS = store.Texts("sentences", lambda: SENTENCES)
+TEXTS = Corpus("sentences", lambda: SENTENCES)
 KINDS: dict[str, Kind] = {
     "glue/rte": Classify(("no", "yes")),
     "v1.0": Regress(2.5, 1.5),
     "emotions": MultiLabel(("joy", "fear")),
-    "wnut": Tag(("O", "B-x"), usual="O"),
+    "wnut": Tag(("O", "B-x"), frequent="O"),
     "squad": Span(stride=8),
     "copa": Choose(),
 }
@@ -28,8 +30,8 @@ MINILM = ModelSpec(encoder="minilm", layers=1)
 
 
 def built(spec: ModelSpec, seed: int = 1) -> tuple[MultiTaskModel, Tokenizer]:
-    tokenizer = store.tokenizer_for(spec, TEXTS)
-    return store.build(spec, KINDS, tokenizer, seed).eval(), tokenizer
+    tokenizer = tokenizer_for(spec, TEXTS)
+    return build(spec, KINDS, tokenizer, seed).eval(), tokenizer
 
 
 def columns(tokenizer: Tokenizer, texts: list[str]) -> dict[str, torch.Tensor]:
@@ -54,8 +56,8 @@ def columns(tokenizer: Tokenizer, texts: list[str]) -> dict[str, torch.Tensor]:
 )
 def test_what_was_saved_gives_the_same_logits(spec: ModelSpec, tmp_path: Path) -> None:
     model, tokenizer = built(spec)
-    store.save(model, tokenizer, spec, tmp_path)
-    again, words = store.load(tmp_path)
+    saving.save(model, tokenizer, spec, tmp_path)
+    again, words = saving.load(tmp_path)
     assert words is not None
     assert words.max_length == spec.max_length
     assert words.fingerprint() == tokenizer.fingerprint()
@@ -70,9 +72,9 @@ def test_what_was_saved_gives_the_same_logits(spec: ModelSpec, tmp_path: Path) -
 def test_a_saved_model_of_pictures_gives_the_same_logits(encoder: str, tmp_path: Path) -> None:
     kinds: dict[str, Kind] = {"digits/left": Classify(tuple("0123456789"))}
     spec = ModelSpec(encoder=encoder)
-    model = store.build(spec, kinds, None, seed=1).eval()
-    store.save(model, None, spec, tmp_path)
-    again, tokenizer = store.load(tmp_path)
+    model = build(spec, kinds, None, seed=1).eval()
+    saving.save(model, None, spec, tmp_path)
+    again, tokenizer = saving.load(tmp_path)
     assert tokenizer is None
     pixels = torch.randint(0, 255, (4, 28, 28), generator=torch.Generator().manual_seed(1))
     inputs = {"pixels": pixels.to(torch.uint8)}
@@ -85,7 +87,7 @@ def test_a_saved_model_of_pictures_gives_the_same_logits(encoder: str, tmp_path:
 @pytest.mark.parametrize("spec", [SMALL, MINILM], ids=["small", "minilm"])
 def test_the_encoder_opens_with_plain_transformers(spec: ModelSpec, tmp_path: Path) -> None:
     model, tokenizer = built(spec)
-    store.save(model, tokenizer, spec, tmp_path)
+    saving.save(model, tokenizer, spec, tmp_path)
     with quiet():
         plain = AutoModel.from_pretrained(tmp_path).eval()
         words = AutoTokenizer.from_pretrained(tmp_path)
@@ -99,7 +101,7 @@ def test_the_encoder_opens_with_plain_transformers(spec: ModelSpec, tmp_path: Pa
 
 def test_no_pickle_is_written(tmp_path: Path) -> None:
     model, tokenizer = built(SMALL)
-    store.save(model, tokenizer, SMALL, tmp_path)
+    saving.save(model, tokenizer, SMALL, tmp_path)
     assert {path.suffix for path in tmp_path.iterdir()} <= {".json", ".safetensors"}
 
 
@@ -118,25 +120,25 @@ def test_the_first_weights_depend_on_the_seed_alone() -> None:
 
 
 def test_a_vocabulary_is_learned_once(tmp_path: Path) -> None:
-    first = store.tokenizer_for(SMALL, TEXTS, tmp_path)
+    first = tokenizer_for(SMALL, TEXTS, tmp_path)
 
     def again() -> list[str]:
         raise AssertionError("the texts were read again")
 
-    second = store.tokenizer_for(SMALL, store.Texts("sentences", again), tmp_path)
+    second = tokenizer_for(SMALL, Corpus("sentences", again), tmp_path)
     assert first.fingerprint() == second.fingerprint()
-    store.tokenizer_for(SMALL.model_copy(update={"vocabulary": 64}), TEXTS, tmp_path)
-    store.tokenizer_for(SMALL, store.Texts("other sentences", TEXTS.read), tmp_path)
+    tokenizer_for(SMALL.model_copy(update={"vocabulary": 64}), TEXTS, tmp_path)
+    tokenizer_for(SMALL, Corpus("other sentences", TEXTS.read), tmp_path)
     assert len(list((tmp_path / "vocabularies").iterdir())) == 3
 
 
 def test_two_who_learn_the_same_vocabulary_at_once_both_get_it(tmp_path: Path) -> None:
     def slowly() -> list[str]:
-        store.tokenizer_for(SMALL, TEXTS, tmp_path)
+        tokenizer_for(SMALL, TEXTS, tmp_path)
         return SENTENCES
 
-    late = store.tokenizer_for(SMALL, store.Texts("sentences", slowly), tmp_path)
-    assert late.fingerprint() == store.tokenizer_for(SMALL, TEXTS, tmp_path).fingerprint()
+    late = tokenizer_for(SMALL, Corpus("sentences", slowly), tmp_path)
+    assert late.fingerprint() == tokenizer_for(SMALL, TEXTS, tmp_path).fingerprint()
     assert len(list((tmp_path / "vocabularies").iterdir())) == 1
 
 
@@ -158,18 +160,18 @@ def test_a_model_that_cannot_be_is_one_sentence(change: dict[str, object], sente
 
 def test_a_text_encoder_for_pictures_is_one_sentence() -> None:
     with pytest.raises(UserError, match="'minilm' reads texts, but the tasks are images"):
-        store.build(MINILM, {"a": KINDS["glue/rte"]}, None, seed=1)
+        build(MINILM, {"a": KINDS["glue/rte"]}, None, seed=1)
 
 
 def test_a_folder_without_a_model_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"expected a bursar model, found no bursar\.json"):
-        store.load(tmp_path)
+        saving.load(tmp_path)
 
 
 def test_a_model_of_a_newer_format_is_refused(tmp_path: Path) -> None:
     model, tokenizer = built(SMALL)
-    store.save(model, tokenizer, SMALL, tmp_path)
-    about = json.loads((tmp_path / store.ABOUT).read_text())
-    (tmp_path / store.ABOUT).write_text(json.dumps(about | {"format": store.FORMAT + 1}))
-    with pytest.raises(UserError, match=f"found format {store.FORMAT + 1}"):
-        store.load(tmp_path)
+    saving.save(model, tokenizer, SMALL, tmp_path)
+    about = json.loads((tmp_path / saving.ABOUT).read_text())
+    (tmp_path / saving.ABOUT).write_text(json.dumps(about | {"format": saving.FORMAT + 1}))
+    with pytest.raises(UserError, match=f"found format {saving.FORMAT + 1}"):
+        saving.load(tmp_path)
