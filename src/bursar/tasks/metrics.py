@@ -130,9 +130,9 @@ def exact_match(predicted: Values, expected: Values, groups: Groups = None) -> f
 def token_f1(predicted: Values, expected: Values, groups: Groups = None) -> float:
     """The mean F1 between the words of a text and the accepted one nearest to it (SQuAD, ReCoRD).
 
-    As in the scripts of SQuAD 1.1, MRQA and ReCoRD, no common word is an F1 of 0, even where neither
-    text has a word left once normalised. Where no text is accepted (SQuAD 2: the question has no
-    answer), an empty text scores 1 and any other 0.
+    As in the scripts of SQuAD 1.1, MRQA and ReCoRD, no common word is an F1 of 0, even where
+    neither text has a word left once normalised. Where no text is accepted (SQuAD 2: the question
+    has no answer), an empty text scores 1 and any other 0.
 
     >>> token_f1(["in the 1990s"], [("1990s", "the nineties")])
     0.666...

@@ -8,7 +8,7 @@ import numpy as np
 
 from bursar.errors import UserError
 from bursar.tasks.kinds.base import Columns, Kind, Scored
-from bursar.tasks.kinds.texts import only, reader, seconds
+from bursar.tasks.kinds.texts import cut, only, reader, seconds
 from bursar.tasks.rows import ChoiceRow, Row
 
 if TYPE_CHECKING:
@@ -43,12 +43,15 @@ class Choose(Kind):
         questions = only(rows, ChoiceRow, where)
         labels = np.array([_label(row, where) for row in questions], dtype=np.int64)
         pairs = [(row.text, choice) for row in questions for choice in row.choices]
-        encodings = reader(tokenizer, where).encode(*zip(*pairs, strict=True))
+        words = reader(tokenizer, where)
+        encodings = words.encode(*zip(*pairs, strict=True))
+        counts = [len(row.choices) for row in questions]
+        starts = np.cumsum(counts) - counts
         return Columns(
-            dense={"labels": labels},
+            dense={"labels": labels, "cut": np.logical_or.reduceat(cut(encodings, words), starts)},
             ragged={"input_ids": [np.array(encoding.ids) for encoding in encodings]},
             per_sequence={"second": seconds(encodings)},
-            sequences=[len(row.choices) for row in questions],
+            sequences=counts,
         )
 
     def fit(self, train: "Encoded") -> Self:

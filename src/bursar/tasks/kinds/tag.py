@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bursar.errors import UserError
 from bursar.tasks.kinds.base import Array, Columns, Kind, Scored
-from bursar.tasks.kinds.texts import different, numbers_of, only, reader
+from bursar.tasks.kinds.texts import cut, different, numbers_of, only, reader
 from bursar.tasks.rows import Row, WordsRow
 
 if TYPE_CHECKING:
@@ -56,12 +56,16 @@ class Tag(Kind):
     def encode(self, rows: Sequence[Row], tokenizer: "Tokenizer | None", where: str) -> Columns:
         """Token ids, each token's tag, and the number of the word that it begins."""
         sentences = only(rows, WordsRow, where)
-        encodings = reader(tokenizer, where).encode_words([row.words for row in sentences])
+        tokens = reader(tokenizer, where)
+        encodings = tokens.encode_words([row.words for row in sentences])
         words = [_begun(encoding) for encoding in encodings]
         tags = [self._tags(row, begun, where) for row, begun in zip(sentences, words, strict=True)]
         ids: list[Array] = [np.array(encoding.ids) for encoding in encodings]
         return Columns(
-            dense={"tagged": np.array([row.tags is not None for row in sentences], dtype=np.int8)},
+            dense={
+                "tagged": np.array([row.tags is not None for row in sentences], dtype=np.int8),
+                "cut": cut(encodings, tokens),
+            },
             ragged={"input_ids": ids, "tags": tags, "words": words},
         )
 
