@@ -113,7 +113,8 @@ class Encoded:
             items=len(items),
             rows=len(np.unique(dense["row"])) if "row" in dense else len(items),
             dense=dense,
-            **{name: _flagged(dense, name) for name in FLAGS},
+            cut=_flagged(dense, "cut"),
+            lost=_flagged(dense, "lost"),
         )
         if not self.ragged:
             return part
@@ -343,7 +344,8 @@ def load(folder: Path, kind: Kind) -> Encoded:
         sequences=_bounds(roles["sequences"]["sequences"]) if roles["sequences"] else None,
         pads={IDS: meta["pad"], **kind.pads},
         held=kind.held | frozenset(FLAGS),
-        **{name: meta[name] for name in FLAGS},
+        cut=meta["cut"],
+        lost=meta["lost"],
     )
 
 

@@ -11,7 +11,7 @@ from bursar.tasks.columns import ColumnMap, assemble
 from bursar.tasks.readers.record import Record
 from bursar.tasks.rows import Row
 from bursar.tasks.shapes import Shape, Skip
-from bursar.tasks.sources import READING, skipped, unskipped
+from bursar.tasks.sources import READING, settled, skipped, unskipped
 from bursar.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -49,12 +49,17 @@ class HubSource:
         return digest.hexdigest()
 
     def _items(self) -> Iterator[Row | Skip]:
+        shape = settled(self.shape, self._records)
+        for record in self._records():
+            yield from shape.rows(record)
+
+    def _records(self) -> Iterator[Record]:
         at = 0
         columns = tuple(self.dataset.column_names)
         for table in self.dataset.with_format("arrow").iter(BATCH):
             for values in table.to_pylist():
                 at += 1
-                yield from self.shape.rows(Record(self.where, at, values, columns))
+                yield Record(self.where, at, values, columns)
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,7 +42,7 @@ def counted(source: Source, cache: Path | None = None) -> Counted:
         arrays = _count(source)
         path.parent.mkdir(parents=True, exist_ok=True)
         with NamedTemporaryFile(dir=path.parent, prefix="making-", delete=False) as aside:
-            np.savez(aside, **arrays)
+            np.savez(aside, allow_pickle=False, **arrays)
         Path(aside.name).replace(path)
     with np.load(path) as stored:
         return Counted(int(stored["rows"]), stored.get("groups"), stored.get("passages"))

@@ -332,3 +332,27 @@ def test_bad_choices_name_file_and_row(tmp_path: Path) -> None:
     single = split_of(CHOOSE, [ChoiceRow(1, "a", ("cat",), 0)], tmp_path)
     with pytest.raises(UserError, match="no row of the training split has two choices"):
         CHOOSE.fit(single.encoded)
+
+
+def test_training_is_on_spans_and_scores_are_against_the_accepted_texts(tmp_path: Path) -> None:
+    row = QuestionRow(
+        1, "one", CONTEXT, (Answer("cat", 4),), accepted=("the feline", "a mat with one")
+    )
+    split = split_of(SPAN, [row], tmp_path)
+    raw = SPAN.predictions(knowing(split.encoded), all_of(split.encoded))
+    scored = SPAN.scored(raw, split.encoded, split.source.rows())
+    assert scored.predicted == ["cat"]
+    assert scored.expected == [("the feline", "a mat with one")]
+    baseline = SPAN.baseline(split.encoded, split.encoded, split.source.rows())
+    assert baseline.expected == scored.expected
+
+
+@pytest.mark.parametrize(("no_answer", "expected"), [(False, ("The", "cat")), (True, ("cat",))])
+def test_squad_2_passes_over_answers_of_articles_alone(
+    tmp_path: Path, no_answer: bool, expected: tuple[str, ...]
+) -> None:
+    kind = Span(stride=3, no_answer=no_answer)
+    row = QuestionRow(1, "one", "The cat sat", (Answer("The", 0), Answer("cat", 4)))
+    split = split_of(kind, [row], tmp_path)
+    raw = kind.predictions(knowing(split.encoded), all_of(split.encoded))
+    assert kind.scored(raw, split.encoded, split.source.rows()).expected == [expected]

@@ -46,7 +46,7 @@ class Choose(Kind):
         words = reader(tokenizer, where)
         encodings = words.encode(*zip(*pairs, strict=True))
         counts = [len(row.choices) for row in questions]
-        starts = np.cumsum(counts) - counts
+        starts = np.cumsum([0, *counts[:-1]])
         return Columns(
             dense={"labels": labels, "cut": np.logical_or.reduceat(cut(encodings, words), starts)},
             ragged={"input_ids": [np.array(encoding.ids) for encoding in encodings]},
