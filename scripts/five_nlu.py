@@ -133,7 +133,7 @@ def guesses(config: RunConfig) -> dict[str, float]:
     found = {}
     for task in tasks:
         train, test = (read_split(task, name, tokenizer) for name in ("train", "test"))
-        found[task.name] = mean(baseline(task, train.encoded, test).values())
+        found[task.name] = mean(baseline(task, train.items, test).values())
     return found
 
 

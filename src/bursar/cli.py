@@ -335,7 +335,7 @@ def plan(file: RunFile, sets: Sets = None, data: DataOption = None) -> None:
 
     config = configs.load(file, sets or (), data)
     table = Table(Column("task", no_wrap=True))
-    for column in ("rows", "dev rows", "tokens each", "share", "epochs"):
+    for column in ("rows", "dev rows", "tokens each", "cut", "share", "epochs"):
         table.add_column(column, justify="right")
     with showing(quiet=False) as shower:
         planned = plan_run(config, watchers=Watchers([shower.view(config)]))
@@ -345,10 +345,14 @@ def plan(file: RunFile, sets: Sets = None, data: DataOption = None) -> None:
             f"{row.rows:,}",
             f"{row.dev:,}",
             f"{row.length:.0f}",
+            f"{row.cut:.0%}",
             f"{row.share:.1%}",
             f"{row.epochs:.2f}",
         )
     out.print(table)
+    for row in planned:
+        if row.lost:
+            out.print(f"{row.task}: {row.lost:,} answers are lost where their text is cut.")
 
 
 @app.command()

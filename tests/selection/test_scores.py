@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from bursar.selection import example_scores
+from bursar.tasks.kinds import Choose, Span
 from bursar.uncertainty import bald, entropy
 
 
@@ -46,3 +47,44 @@ def test_a_regression_that_is_far_off_scores_higher():
 
 def test_tensors_are_scored_alike(samples):
     assert np.array_equal(example_scores(torch.from_numpy(samples)), example_scores(samples))
+
+
+@pytest.mark.parametrize("score", ["entropy", "bald"])
+def test_padding_does_not_change_a_score(samples, score):
+    expected = example_scores(samples, score)
+    for width in (4, 10, 384):
+        padded = np.zeros((*samples.shape[:2], width))
+        padded[..., :3] = samples
+        np.testing.assert_allclose(example_scores(padded, score), expected, atol=1e-14)
+
+
+def test_a_span_scores_the_same_beside_longer_ones():
+    """A window of 4 candidates that knows nothing, in batches of ever longer windows."""
+    span = Span()
+    for longest in (6, 20, 90):
+        batch = {
+            "context": torch.tensor([[3, 6], [3, longest]]),
+            "starts": torch.tensor([0, 0]),
+        }
+        samples = span.distribution(torch.zeros(2, longest, 2), batch).double().numpy()[None]
+        assert example_scores(samples) == pytest.approx(np.ones(4), abs=1e-7)
+        logits = torch.zeros(2, longest, 2)
+        logits[0, 3] = 2.0
+        samples = span.distribution(logits, batch).double().numpy()[None]
+        p = math.exp(2) / (math.exp(2) + 3)
+        q = (1 - p) / 3
+        expected = -(p * math.log(p) + 3 * q * math.log(q)) / math.log(4)
+        assert example_scores(samples)[:2] == pytest.approx([expected] * 2, abs=1e-6)
+
+
+def test_a_choice_scores_the_same_beside_rows_of_more_choices():
+    def first(rows):
+        item = torch.repeat_interleave(torch.arange(len(rows)), torch.tensor(rows))
+        batch = {"item": item, "labels": torch.zeros(len(rows), dtype=torch.long)}
+        logits = torch.zeros(len(item), 1)
+        logits[0] = 1.0
+        samples = Choose().distribution(logits, batch).double().numpy()[None]
+        return example_scores(samples)[0]
+
+    assert first([2, 2]) == pytest.approx(first([2, 9]), abs=1e-6)
+    assert first([2, 2]) < 1

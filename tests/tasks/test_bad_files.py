@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bursar.errors import UserError
 from bursar.tasks.catalogue.superglue import MultiRC, Wic, Wsc
 from bursar.tasks.kinds import Classify
-from bursar.tasks.readers import Conll, Csv, Jsonl, Mrqa, Reader, Squad, Tsv
+from bursar.tasks.readers import Conll, Csv, Jsonl, Mrqa, PlainTsv, Reader, Squad, Tsv
 from bursar.tasks.shapes import Questions, Shape, Texts, Words
 from bursar.tasks.sources import FileSource
 
@@ -60,7 +60,14 @@ QAS = [{"id": "1", "question": "é?", "answers": [{"text": "cat", "answer_start"
 SQUAD = {"data": [{"paragraphs": [{"context": "the cat sat", "qas": QAS}]}]}
 MRQA = {
     "context": "the cat sat",
-    "qas": [{"qid": "1", "question": "é?", "detected_answers": [{"char_spans": [[4, 6]]}]}],
+    "qas": [
+        {
+            "qid": "1",
+            "question": "é?",
+            "answers": ["cat", "Cat"],
+            "detected_answers": [{"char_spans": [[4, 6]]}],
+        }
+    ],
 }
 WIC = {
     "sentence1": "on it", "sentence2": "at it", "label": True, "idx": 1,
@@ -82,7 +89,7 @@ MULTIRC = {
 
 FORMATS = {
     "tsv": Format(Tsv(), PLAIN, TABLE.format("\t"), table_rows),
-    "tsv with rules": Format(Tsv(wide="cut"), LENIENT, TABLE.format("\t"), table_rows),
+    "tsv with rules": Format(PlainTsv(wide="cut"), LENIENT, TABLE.format("\t"), table_rows),
     "tsv of numbers": Format(Tsv(), NUMBER, TABLE.format("\t"), table_rows),
     "csv": Format(Csv(), PLAIN, TABLE.format(",") + '"quoted, ""é""",1\n'),
     "jsonl": Format(
@@ -193,6 +200,11 @@ def test_wrongly_labelled(name: str, tmp_path: Path, label: str) -> None:
     path = tmp_path / "file"
     bad = jsonl({"text": "t", "label": label}) if name == "jsonl" else f"t\t{label}\n"
     path.write_text(form.good + bad, encoding="utf-8", newline="")
+    if not label.strip():
+        at = form.good.count("\n") + 1
+        with pytest.raises(UserError, match=rf"file, row {at}: column 'label' holds .* a label"):
+            list(form.source(path).rows())
+        return
     rows = list(form.source(path).rows())
     if label not in ("0", "1"):
         with pytest.raises(UserError, match=rf"file, row {rows[-1].at}: label ") as caught:

@@ -10,8 +10,8 @@ import pytest
 from bursar.errors import UserError
 from bursar.tasks import encoding as module
 from bursar.tasks.encoding import encode
-from bursar.tasks.kinds import Choose, Classify, Kind, Regress, Span
-from bursar.tasks.rows import Answer, ChoiceRow, ImageRow, QuestionRow, Row, TextRow
+from bursar.tasks.kinds import Choose, Classify, Kind, Regress, Span, Tag
+from bursar.tasks.rows import Answer, ChoiceRow, ImageRow, QuestionRow, Row, TextRow, WordsRow
 from bursar.tasks.tokenizer import Tokenizer
 
 SENTENCE = "the cat sat on a mat and saw one small brown dog run far away"
@@ -310,5 +310,69 @@ def test_what_is_on_disk_explains_itself(tokenizer: Tokenizer, tmp_path: Path) -
     [folder] = (tmp_path / "encoded").iterdir()
     meta = json.loads((folder / "meta.json").read_text())
     assert (meta["items"], meta["rows"]) == (20, 20)
-    assert set(meta["columns"]) == {"labels", "input_ids", "second", "offsets"}
+    assert set(meta["columns"]) == {"labels", "cut", "input_ids", "second", "offsets"}
+    assert (meta["cut"], meta["lost"]) == (split.cut, 0)
     assert (folder / "input_ids.bin").stat().st_size == 2 * split.offsets[-1]
+
+
+def test_rows_that_the_tokenizer_cuts_are_counted(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    # 24 tokens: 22 words of a text, or 21 of a pair, beside the special ones.
+    lengths = [(1, 0), (22, 0), (23, 0), (11, 10), (11, 11), (3, 40)]
+    rows = tuple(
+        TextRow(at, "cat " * words, "cat " * pair if pair else None, ("no", "yes")[at % 2])
+        for at, (words, pair) in enumerate(lengths, 1)
+    )
+    split = encode(CLASSIFY, Memory(rows), tokenizer, tmp_path)
+    assert split.dense["cut"].tolist() == [False, False, True, False, True, True]
+    assert (split.cut, split.lost) == (3, 0)
+    assert split.take(np.array([1, 2, 5])).cut == 2
+    assert encode(CLASSIFY, Once(rows), tokenizer, tmp_path).cut == 3
+    assert "cut" not in split.batch(np.arange(3))
+
+
+def test_a_choice_that_is_cut_is_a_row_that_is_cut(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    rows = (
+        ChoiceRow(1, "cat", ("cat", "cat " * 40, "mat"), 0),
+        ChoiceRow(2, "cat", ("cat", "mat"), 0),
+        ChoiceRow(3, "cat " * 40, ("cat", "mat"), 1),
+    )
+    split = encode(Choose(), Memory(rows), tokenizer, tmp_path)
+    assert split.dense["cut"].tolist() == [True, False, True]
+    assert split.cut == 2
+
+
+def test_words_that_are_cut_off_are_counted_by_sentence(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    rows = tuple(
+        WordsRow(at, ("cat",) * words, ("O",) * words) for at, words in enumerate((22, 23, 60), 1)
+    )
+    split = encode(Tag(("O", "B-x")), Memory(rows), tokenizer, tmp_path)
+    assert split.cut == 2
+
+
+def test_answers_that_no_window_holds_are_lost(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CHUNK", 2)
+    context = "cat " * 60
+    rows = (
+        QuestionRow(1, "who", context, (Answer("cat " * 40, 0), Answer("cat cat", 4))),
+        QuestionRow(2, "who", context, (Answer("cat " * 40, 0),)),
+        QuestionRow(3, "who", context, ()),
+        QuestionRow(4, "sat " * 40, context, (Answer("cat " * 30, 0),)),
+        QuestionRow(5, "who", context),
+    )
+    split = encode(Span(stride=8), Memory(rows), tokenizer, tmp_path)
+    assert (split.cut, split.lost, split.rows) == (1, 2, 5)
+    row = split.dense["row"]
+    part = split.take(np.flatnonzero(row != 1))
+    assert (part.cut, part.lost, part.rows) == (1, 1, 4)
+
+
+def test_the_rows_of_a_part_are_numbered_anew(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    split = encode(Span(stride=8), Memory(questions(12)), tokenizer, tmp_path)
+    row = split.dense["row"]
+    items = np.concatenate([np.flatnonzero(row == number) for number in (9, 2, 5)])
+    counts = [int((row == number).sum()) for number in (9, 2, 5)]
+    assert split.take(items).dense["row"].tolist() == np.repeat([0, 1, 2], counts).tolist()

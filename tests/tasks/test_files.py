@@ -175,6 +175,11 @@ def test_words_and_tags_must_be_equally_many(tmp_path: Path) -> None:
         [["cat", 4]],
         [{"text": "cat", "answer_start": 4}],
         {"text": ["cat"], "answer_start": [4]},
+        {"text": "cat", "answer_start": 4},
+        [["cat", "4"]],
+        [["cat", 4.0]],
+        "cat",
+        ["cat"],
     ],
 )
 def test_a_span_of_a_context(tmp_path: Path, answers: object) -> None:
@@ -191,11 +196,36 @@ def test_a_question_without_an_answer_allows_for_none(tmp_path: Path) -> None:
     assert task.kind.spec()["no_answer"] is True
 
 
-@pytest.mark.parametrize("answers", ["cat", [["cat", 3]], [["cat", "4"]], [["cat", -3]], 5, [{}]])
-def test_an_answer_must_stand_where_it_says(tmp_path: Path, answers: object) -> None:
+@pytest.mark.parametrize(
+    ("answers", "sentence"),
+    [
+        ("dog", "answer 'dog' does not stand in the context"),
+        (
+            [["cat", 3]],
+            "answer 'cat' does not stand at answer_start 3: found ' ca' there; it stands at 4",
+        ),
+        ([["dog", 4]], "found 'cat' there; it stands nowhere in the context"),
+        ([["cat", 99]], "at answer_start 99: found '' there; it stands at 4"),
+        ([["cat", -3]], "answer 'cat': answer_start is -3, expected a whole number from 0"),
+        ([["cat", None]], "answer_start is None, expected a whole number"),
+        ([["cat", 4.5]], "answer_start is 4.5, expected a whole number"),
+        (5, "answer 5: expected a text, or a text and its answer_start"),
+        ([{}], "answer {}: expected a text, or a text and its answer_start"),
+        ([""], "answer '': expected a text"),
+        ({"text": ["cat"], "answer_start": []}, "1 answers, but 0 places"),
+        ({"text": ["cat"], "answer_start": [4], "accepted": [5]}, "column 'accepted' holds 5"),
+        (None, "column 'a' holds None, expected answers"),
+        ("", "column 'a' holds '', expected answers"),
+    ],
+)
+def test_an_answer_that_is_not_there_says_what_is(
+    tmp_path: Path, answers: object, sentence: str
+) -> None:
     path = lines(tmp_path, {"q": "who?", "c": "the cat", "a": answers})
-    with pytest.raises(UserError, match=r"mine\.jsonl, row 1: answer .* does not stand there"):
+    with pytest.raises(UserError) as caught:
         from_files("m", kind="span", train=path, dev=path, text="q", pair="c", label="a")
+    assert "mine.jsonl, row 1: " in str(caught.value)
+    assert sentence in str(caught.value)
 
 
 def test_a_choice_among_columns_or_in_a_list(tmp_path: Path) -> None:

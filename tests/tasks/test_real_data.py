@@ -6,13 +6,19 @@ The examples are read here a second time, with nothing but gzip, split and json.
 import gzip
 import json
 from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bursar.tasks.catalogue import find
-from bursar.tasks.rows import Answer, ChoiceRow, QuestionRow, TextRow, WordsRow
+from bursar.tasks.encoding import encode
+from bursar.tasks.parts import Split, hold_out, some_rows
+from bursar.tasks.readers.quoting import is_quoted
+from bursar.tasks.rows import Answer, ChoiceRow, QuestionRow, Source, TextRow, WordsRow
+from bursar.tasks.tokenizer import Tokenizer
 
 # For each task: its files, its rows in train and dev, and its labels in train.
 GLUE: dict[str, tuple[str, tuple[int, int], dict[str, int]]] = {
@@ -200,3 +206,46 @@ def test_wnut17(data: Path) -> None:
         assert pairs == [tuple(each) for each in words]
         assert (rows[0].at, rows[0].words[0]) == (1, words[0][0])
         assert rows[-1].words[-1] == words[-1][0]
+
+
+def passages(source: Source) -> set[str]:
+    return {row.passage for row in source.rows()}  # type: ignore[union-attr]
+
+
+def test_no_passage_of_multirc_is_held_out_in_part(data: Path) -> None:
+    rest, held = hold_out(find("superglue/multirc", data).split("train"), 0.2)
+    sides = [passages(rest), passages(held)]
+    assert not sides[0] & sides[1]
+    assert [len(side) for side in sides] == [365, 91]
+
+
+def test_no_context_of_squad_is_held_out_in_part(data: Path) -> None:
+    rest, held = hold_out(find("mrqa/squad", data).split("train"), 0.2)
+    sides = [{row.context for row in each.rows()} for each in (rest, held)]  # type: ignore[union-attr]
+    assert not sides[0] & sides[1]
+    assert len(sides[1]) == round(0.2 * 3902)
+
+
+def test_a_sample_of_multirc_has_whole_questions(data: Path, tmp_path: Path) -> None:
+    task = find("superglue/multirc", data)
+    source = some_rows(task.split("dev"), 500)
+    tokenizer = Tokenizer.train(islice(texts_of(source), 200), 2000, max_length=128)
+    whole = Split(encode(task.kind, source, tokenizer, tmp_path), source)
+    sizes = Counter(row.group for row in source.rows())  # type: ignore[union-attr]
+    found = Counter(row.group for row in whole.at_most(30).source.rows())  # type: ignore[union-attr]
+    assert found == {group: sizes[group] for group in found}
+    assert 20 <= found.total() <= 30
+    # Passages are long: hardly any row fits into 128 tokens.
+    assert whole.items.cut > 0.95 * whole.items.rows
+    assert whole.at_most(30).items.cut > 0.9 * found.total()
+
+
+def texts_of(source: Source) -> Iterator[str]:
+    return (row.text for row in source.rows())  # type: ignore[union-attr]
+
+
+def test_own_copies_of_glue_files_show_whether_marks_are_text(data: Path) -> None:
+    """QQP's file is quoted as in CSV, though the benchmark's readers take it as it is; no other."""
+    for folder, *_ in GLUE.values():
+        for path in (data / "glue" / folder).glob("*.tsv.gz"):
+            assert is_quoted(path) == (folder == "QQP")

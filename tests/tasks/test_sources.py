@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bursar.errors import UserError
-from bursar.tasks.readers import Jsonl, Tsv
+from bursar.tasks.readers import Jsonl, PlainTsv, Tsv
 from bursar.tasks.shapes import Texts
 from bursar.tasks.sources import FileSource
 
@@ -29,7 +29,7 @@ def test_a_fingerprint_depends_on_content_and_reading_but_not_on_the_place(path:
     copy.write_bytes(path.read_bytes())
     original = FileSource(path, Tsv(), SHAPE).fingerprint()
     assert FileSource(copy, Tsv(), SHAPE).fingerprint() == original
-    assert FileSource(path, Tsv(("text", "label")), SHAPE).fingerprint() != original
+    assert FileSource(path, PlainTsv(("text", "label")), SHAPE).fingerprint() != original
     assert FileSource(path, Tsv(), Texts("label", label="text")).fingerprint() != original
     path.write_text("text\tlabel\none\ta\ntwo\ta\n")
     assert FileSource(path, Tsv(), SHAPE).fingerprint() != original

@@ -93,8 +93,14 @@ def test_multirc_answers_are_gathered_by_question_and_passage(tmp_path: Path) ->
     ]
 
 
+def test_mrqa_takes_one_mapping_of_ids_to_answers(tmp_path: Path) -> None:
+    path = write_submission(tmp_path, task("mrqa/squad", "q1", "q2"), "test", ["1066", "Zoë"])
+    assert path.name == "squad-test.json"
+    assert json.loads(path.read_text()) == {"q1": "1066", "q2": "Zoë"}
+
+
 def test_other_tasks_have_no_submission(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="neither GLUE nor SuperGLUE takes a file of it"):
+    with pytest.raises(UserError, match="neither GLUE nor SuperGLUE nor MRQA takes a file of it"):
         write_submission(tmp_path, task("mine", "0"), "test", ["a"])
 
 

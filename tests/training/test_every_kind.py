@@ -108,7 +108,7 @@ def test_a_trained_task_predicts_every_row_and_scores(folder: Path, kind: str) -
 def test_a_trained_task_has_the_same_logits_in_plain_transformers(folder: Path, kind: str) -> None:
     trained = load_run(folder / "run")
     ours, plain = trained.model, convert(trained.model, kind).eval()
-    split = read_split(trained.task(kind), "dev", trained.tokenizer).encoded
+    split = read_split(trained.task(kind), "dev", trained.tokenizer).items
     batch = to_device(make_batch({kind: split}, {kind: np.arange(8)}), torch.device("cpu"))
     inputs = batch.inputs
     with torch.inference_mode():

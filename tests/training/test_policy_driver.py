@@ -393,7 +393,7 @@ def test_digits_are_learned(tmp_path: Path) -> None:
         losses = [step.loss for step in steps if step.task == task.name]
         assert np.mean(losses[-10:]) < np.mean(losses[:10])
         train, dev = (read_split(task, split, None) for split in ("train", "dev"))
-        blind = baseline(task, train.encoded, dev)
+        blind = baseline(task, train.items, dev)
         assert blind is not None
         # Five standard errors of an accuracy on 400 examples: below 1e-6 for a blind model.
         assert result.tasks[task.name].score > blind + 5 * np.sqrt(blind * (1 - blind) / 400)

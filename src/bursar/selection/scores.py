@@ -1,6 +1,5 @@
 """Uncertainties of single examples on one scale, whatever their task."""
 
-import math
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +21,10 @@ def example_scores(
     in place of H leaves what no training can remove out of account. A regression is scored by the
     counterparts of both, `gaussian_entropy` and `gaussian_bald`, over theirs of H', ½ log 2.
 
+    The classes of an example are those that it can have: where examples differ in their number, as
+    the tokens of a context or the choices of a row do, all others have a probability of 0 in every
+    pass. So padding does not change a score.
+
     Args:
         samples: one prediction a pass and example, shape `(passes, examples, classes)`; one class
             means a regression's standardised mean.
@@ -34,6 +37,8 @@ def example_scores(
 
     >>> example_scores(np.array([[[0.5, 0.5], [1.0, 0.0]]])).tolist()
     [1.0, 0.0]
+    >>> example_scores(np.array([[[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]]])).round(3).tolist()
+    [1.0, 0.937]
     >>> example_scores(np.array([[[0.3]], [[0.3]]]), residual=1.0).round(9).tolist()
     [1.0]
     """
@@ -43,4 +48,6 @@ def example_scores(
         bits = gaussian_bald(means) if score == "bald" else gaussian_entropy(means, residual)
         return np.minimum(bits / KNOWS_NOTHING, 1.0)
     bits = bald(x) if score == "bald" else entropy(x.mean(axis=0))
-    return np.asarray(bits / math.log(x.shape[-1]))
+    classes = (x > 0).any(axis=0).sum(axis=-1)
+    # An example with a single class is certain: its score of 0 needs no other divisor.
+    return np.asarray(bits / np.log(np.maximum(classes, 2)))

@@ -9,13 +9,16 @@ class ColumnMap:
 
     Args:
         text: column of the text; of the list of words (tag); of the question (span).
-        label: column of the class, number, classes (multilabel: a list, or names set apart by
-            spaces or commas), tags (tag), answers (span) or position of the right choice (choose).
+        label: column of the class, number, classes (multilabel), tags (tag), answers (span) or
+            position of the right choice (choose).
         pair: column of the second text; of the context (span).
         choices: columns of the choices, or the one that holds a list of them (choose).
+        separator: what stands between the classes of a text that holds several (multilabel); None
+            finds it in the file.
     """
 
     text: str
     label: str
     pair: str | None = None
     choices: tuple[str, ...] = ()
+    separator: str | None = None

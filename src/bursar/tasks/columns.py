@@ -9,7 +9,7 @@ from bursar.tasks.column_map import ColumnMap
 from bursar.tasks.kinds import Kind, kind_class
 from bursar.tasks.metrics import Metric
 from bursar.tasks.rows import Source
-from bursar.tasks.shapes import NO_LABEL, Shape, Texts, Words
+from bursar.tasks.shapes import NO_LABEL, Shape, Texts, Words, optional_labels
 from bursar.tasks.task import Task
 
 
@@ -48,7 +48,7 @@ def assemble(
         if isinstance(given, str):
             raise UserError(f"task {name}: {word}: expected a list, found {given!r}.")
     cls = kind_class(kind, f"task {name}")
-    chosen = _metrics(name, cls, metrics)
+    _metrics(name, cls, metrics or ())  # a wrong name is found before anything is read
     names = tables["train"].label_names(columns.label)
     shape = _named(cls.shape(columns), names)
     sources = {split: _source(split, table, shape, columns) for split, table in tables.items()}
@@ -57,7 +57,8 @@ def assemble(
         made = cls.for_task(found, sources["train"])
     except UserError as error:
         raise UserError(f"task {name}: {error}") from None
-    return Task(name, made, sources, chosen)
+    chosen = made.usual_metrics() if metrics is None else metrics
+    return Task(name, made, sources, _metrics(name, cls, chosen))
 
 
 def _named(shape: Shape, names: tuple[str, ...] | None) -> Shape:
@@ -67,15 +68,16 @@ def _named(shape: Shape, names: tuple[str, ...] | None) -> Shape:
 def _source(split: str, table: Table, shape: Shape, columns: ColumnMap) -> Source:
     """A split's rows; only a test split may have no labels, others skip and count such rows."""
     if split == "test":
-        return table.source(shape if columns.label in table.columns() else shape.without_labels())
+        there = columns.label in table.columns()
+        return table.source(optional_labels(shape) if there else shape.without_labels())
     if isinstance(shape, Texts) and shape.names:
         return table.source(replace(shape, unlabelled=NO_LABEL))
     return table.source(shape)
 
 
-def _metrics(name: str, kind: type[Kind], chosen: Iterable[str] | None) -> tuple[Metric, ...]:
+def _metrics(name: str, kind: type[Kind], chosen: Iterable[str]) -> tuple[Metric, ...]:
     known = {metric.name: metric for metric in kind.metrics}
-    names = tuple(kind.usual if chosen is None else chosen)
+    names = tuple(chosen)
     for each in names:
         if each not in known:
             raise unknown("metric", each, known, f"task {name}")

@@ -19,11 +19,13 @@ from bursar.tasks.kinds.base import Array, Columns, Kind
 from bursar.tasks.rows import Row, Source
 from bursar.tasks.tokenizer import Tokenizer
 
-FORMAT = 2
+FORMAT = 3
 CHUNK = 2048
 IDS, MASK, SEGMENTS = "input_ids", "attention_mask", "token_type_ids"
 ITEM = "item"
 """The column that says which item of the batch each sequence is of."""
+FLAGS = ("cut", "lost")
+"""Dense columns that say of each item whether its row was cut, or its answer lost."""
 log = logging.getLogger(__name__)
 
 
@@ -49,8 +51,10 @@ class Encoded:
         offsets: where each sequence starts, shape `(sequences + 1,)`.
         sequences: where each item's sequences start, shape `(items + 1,)`; None if it has one.
         pads: by ragged column, what fills a short row.
-        held: columns that stay out of batches.
+        held: the columns that stay out of batches.
         targets: columns that only the task's head and loss read; the rest is for the encoder.
+        cut: how many rows the tokenizer cut at its longest sequence.
+        lost: how many rows have an answer that no window holds (span).
     """
 
     items: int
@@ -64,6 +68,8 @@ class Encoded:
     pads: dict[str, int]
     held: frozenset[str]
     targets: frozenset[str] = frozenset({"labels", ITEM})
+    cut: int = 0
+    lost: int = 0
 
     def __len__(self) -> int:
         return self.items
@@ -112,16 +118,23 @@ class Encoded:
     def take(self, items: NDArray[np.int64]) -> "Encoded":
         """These items alone, in this order, as a split of their own."""
         dense = {name: column[items] for name, column in self.dense.items()}
-        if not self.ragged:
-            return replace(self, items=len(items), rows=len(items), dense=dense)
-        which, counts = self.sequences_of(items)
-        starts, ends = self.offsets[which], self.offsets[which + 1]
-        tokens = _spread(starts, ends)
-        return replace(
+        if "row" in dense:
+            dense["row"] = numbered(dense["row"])
+        part = replace(
             self,
             items=len(items),
             rows=len(np.unique(dense["row"])) if "row" in dense else len(items),
             dense=dense,
+            cut=_flagged(dense, "cut"),
+            lost=_flagged(dense, "lost"),
+        )
+        if not self.ragged:
+            return part
+        which, counts = self.sequences_of(items)
+        starts, ends = self.offsets[which], self.offsets[which + 1]
+        tokens = _spread(starts, ends)
+        return replace(
+            part,
             per_sequence={name: column[which] for name, column in self.per_sequence.items()},
             ragged={name: values[tokens] for name, values in self.ragged.items()},
             offsets=_bounds(np.cumsum(ends - starts)),
@@ -134,6 +147,26 @@ class Encoded:
             return items, np.ones_like(items)
         first, last = self.sequences[items], self.sequences[items + 1]
         return _spread(first, last), last - first
+
+
+def numbered(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the number of each key, from 0 in the order in which they first appear.
+
+    >>> numbered(np.array([7, 7, 3, 9, 3])).tolist()
+    [0, 0, 1, 2, 1]
+    """
+    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+    numbers = np.empty(len(first), dtype=np.int64)
+    numbers[np.argsort(first)] = np.arange(len(first))
+    return numbers[which]
+
+
+def _flagged(dense: Mapping[str, Array], name: str) -> int:
+    """Return how many rows have an item whose flag of this name is set."""
+    if name not in dense:
+        return 0
+    flags = np.asarray(dense[name], dtype=np.bool_)
+    return len(np.unique(dense["row"][flags])) if "row" in dense else int(flags.sum())
 
 
 def _spread(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -222,6 +255,7 @@ class _Writer:
         self._files: dict[str, BinaryIO] = {}
         self._meta: dict[str, dict[str, Any]] = {}
         self._names: set[str] = set()
+        self._flags = dict.fromkeys(FLAGS, 0)
         self.rows = 0
         self._items = 0
         self._tokens = 0
@@ -232,12 +266,14 @@ class _Writer:
         if self.rows and names != self._names:
             raise ValueError(f"expected the columns {self._names} in every chunk, found {names}")
         self._names = names
-        for name, array in columns.dense.items():
-            self._put("dense", name, array)
-        self._items += rows if columns.items is None else sum(columns.items)
+        dense = dict(columns.dense)
         if columns.items is not None:
-            numbers = np.arange(self.rows, self.rows + rows)
-            self._put("dense", "row", np.repeat(numbers, columns.items))
+            dense["row"] = np.repeat(np.arange(self.rows, self.rows + rows), columns.items)
+        for name, array in dense.items():
+            self._put("dense", name, array)
+        for name in FLAGS:
+            self._flags[name] += _flagged(dense, name)
+        self._items += rows if columns.items is None else sum(columns.items)
         self.rows += rows
         if not columns.ragged:
             return
@@ -274,6 +310,7 @@ class _Writer:
             "rows": self.rows,
             "skipped": dict(skipped),
             "pad": self._pad,
+            **self._flags,
             "columns": self._meta,
         }
         (self._folder / "meta.json").write_text(json.dumps(meta))
@@ -305,8 +342,10 @@ def load(folder: Path, kind: Kind) -> Encoded:
         offsets=_bounds(roles["offsets"].get("offsets")),
         sequences=_bounds(roles["sequences"]["sequences"]) if roles["sequences"] else None,
         pads={IDS: meta["pad"], **kind.pads},
-        held=kind.held,
+        held=kind.held | frozenset(FLAGS),
         targets=kind.targets | {ITEM},
+        cut=meta["cut"],
+        lost=meta["lost"],
     )
 
 

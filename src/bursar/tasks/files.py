@@ -71,6 +71,7 @@ def from_files(
     kind: str | type[Kind] = "classify",
     pair: str | None = None,
     choices: Iterable[str] = (),
+    separator: str | None = None,
     labels: Iterable[str | int] | None = None,
     format: str | None = None,  # noqa: A002 (the word that a run file uses)
     metrics: Iterable[str] | None = None,
@@ -90,6 +91,8 @@ def from_files(
         kind: the kind of task: a name, or a class of one's own.
         pair: column of the second text; of the context (span).
         choices: columns of the choices, or the one that holds a list of them (choose).
+        separator: what stands between the classes of a text that holds several (multilabel); None
+            finds it in the file.
         labels: the classes in order; None takes those of the training split.
         format: the files' format, where their names do not say it.
         metrics: names of the metrics; None takes the kind's own.
@@ -109,7 +112,7 @@ def from_files(
         for split, place in places.items()
         if place is not None
     }
-    columns = ColumnMap(text, label, pair, tuple(choices))
+    columns = ColumnMap(text, label, pair, tuple(choices), separator)
     return assemble(name, kind, columns, tables, labels, metrics)
 
 

@@ -13,7 +13,7 @@ from bursar.tasks.kinds import Kind
 from bursar.tasks.readers.record import Record
 from bursar.tasks.rows import Row
 from bursar.tasks.shapes import Shape, Skip
-from bursar.tasks.sources import READING, skipped, unskipped
+from bursar.tasks.sources import READING, settled, skipped, unskipped
 from bursar.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -51,12 +51,17 @@ class HubSource:
         return digest.hexdigest()
 
     def _items(self) -> Iterator[Row | Skip]:
+        shape = settled(self.shape, self._records)
+        for record in self._records():
+            yield from shape.rows(record)
+
+    def _records(self) -> Iterator[Record]:
         at = 0
         columns = tuple(self.dataset.column_names)
         for table in self.dataset.with_format("arrow").iter(BATCH):
             for values in table.to_pylist():
                 at += 1
-                yield from self.shape.rows(Record(self.where, at, values, columns))
+                yield Record(self.where, at, values, columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +100,7 @@ def from_hub(
     kind: str | type[Kind] = "classify",
     pair: str | None = None,
     choices: Iterable[str] = (),
+    separator: str | None = None,
     labels: Iterable[str | int] | None = None,
     metrics: Iterable[str] | None = None,
     base: Path | None = None,
@@ -115,6 +121,7 @@ def from_hub(
         kind: the kind of task: a name, or a class of one's own.
         pair: column of the second text.
         choices: columns of the choices.
+        separator: what stands between the classes of a text that holds several (multilabel).
         labels: the classes in order; None takes the data set's.
         metrics: names of the metrics; None takes the kind's own.
         base: what a relative folder is relative to; None takes the working directory.
@@ -135,7 +142,7 @@ def from_hub(
         for split, there in splits.items()
         if there is not None
     }
-    columns = ColumnMap(text, label, pair, tuple(choices))
+    columns = ColumnMap(text, label, pair, tuple(choices), separator)
     return assemble(name, kind, columns, tables, labels, metrics)
 
 

@@ -2,21 +2,25 @@
 
 Class metrics take class numbers, of which 1 is the positive one; correlations take numbers; text
 metrics take texts. A score that is not defined, such as the correlation of a constant, is 0.
+scikit-learn, SciPy and seqeval compute what they know; the scores of texts and of groups follow the
+official scripts of SQuAD, MRQA, ReCoRD and MultiRC.
 """
 
 import re
 import string
+import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bursar.errors import UserError
 
-Compute = Callable[[Sequence[Any], Sequence[Any], Sequence[Any] | None], float]
+Values = Sequence[Any]
+Groups = Sequence[Any] | None
+Compute = Callable[[Values, Values, Groups], float]
 
 
 @dataclass(frozen=True)
@@ -33,94 +37,74 @@ class Metric:
     compute: Compute
 
 
-def accuracy(
-    predicted: Sequence[Any], expected: Sequence[Any], groups: Sequence[Any] | None = None
-) -> float:
+def accuracy(predicted: Values, expected: Values, groups: Groups = None) -> float:
     """The share of predictions that equal what was expected.
 
     >>> accuracy([1, 0, 2, 2], [1, 0, 2, 1])
     0.75
     """
-    return float(np.mean(np.asarray(predicted) == np.asarray(expected)))
+    from sklearn.metrics import accuracy_score
+
+    return float(accuracy_score(expected, predicted))
 
 
-def f1(
-    predicted: Sequence[Any], expected: Sequence[Any], groups: Sequence[Any] | None = None
-) -> float:
+def f1(predicted: Values, expected: Values, groups: Groups = None) -> float:
     """The harmonic mean of precision and recall of class 1.
 
     >>> f1([1, 1, 0, 0], [1, 0, 1, 0])
     0.5
     """
-    return _f1_of(1, predicted, expected)
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(expected, predicted, labels=[1], average="macro", zero_division=0))
 
 
-def macro_f1(
-    predicted: Sequence[Any], expected: Sequence[Any], groups: Sequence[Any] | None = None
-) -> float:
+def macro_f1(predicted: Values, expected: Values, groups: Groups = None) -> float:
     """The unweighted mean of the F1 of every class that was predicted or expected.
 
     >>> macro_f1([0, 0, 1, 2], [0, 1, 1, 2])
     0.777...
     """
-    classes = sorted({*predicted, *expected})
-    return float(np.mean([_f1_of(each, predicted, expected) for each in classes]))
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(expected, predicted, average="macro", zero_division=0))
 
 
-def matthews(
-    predicted: Sequence[Any], expected: Sequence[Any], groups: Sequence[Any] | None = None
-) -> float:
+def matthews(predicted: Values, expected: Values, groups: Groups = None) -> float:
     """Matthews' correlation of two classifications, for any number of classes (Gorodkin 2004).
-
-    It is the correlation of their one-hot vectors.
 
     >>> matthews([1, 1, 0, 0], [1, 0, 1, 0])
     0.0
     """
-    classes = np.unique([*predicted, *expected])
-    p = np.asarray(predicted)[:, None] == classes
-    e = np.asarray(expected)[:, None] == classes
-    return _correlation(p.astype(np.float64), e.astype(np.float64))
+    from sklearn.metrics import matthews_corrcoef
+
+    constant = len(set(predicted)) == 1 or len(set(expected)) == 1
+    return 0.0 if constant else float(matthews_corrcoef(expected, predicted))
 
 
-def pearson(
-    predicted: Sequence[Any], expected: Sequence[Any], groups: Sequence[Any] | None = None
-) -> float:
+def pearson(predicted: Values, expected: Values, groups: Groups = None) -> float:
     """Pearson's correlation.
 
     >>> round(pearson([1.0, 2.0, 3.0], [2.0, 4.0, 6.0]), 12)
     1.0
     """
-    return _correlation(_column(predicted), _column(expected))
+    from scipy.stats import pearsonr
+
+    return _correlation(pearsonr, predicted, expected)
 
 
-def spearman(
-    predicted: Sequence[Any], expected: Sequence[Any], groups: Sequence[Any] | None = None
-) -> float:
+def spearman(predicted: Values, expected: Values, groups: Groups = None) -> float:
     """Spearman's correlation: Pearson's of the ranks, ties sharing the mean of theirs.
 
     >>> round(spearman([1.0, 2.0, 3.0], [2.0, 4.0, 1000.0]), 12)
     1.0
     """
-    from scipy.stats import rankdata
+    from scipy.stats import spearmanr
 
-    return _correlation(_column(rankdata(predicted)), _column(rankdata(expected)))
-
-
-def f1_over_answers(
-    predicted: Sequence[Any], expected: Sequence[Any], groups: Sequence[Any] | None = None
-) -> float:
-    """MultiRC's F1a (Khashabi et al. 2018): the F1 over all answers of all questions alike.
-
-    >>> f1_over_answers([1, 0, 1], [1, 1, 0], ["a", "a", "b"])
-    0.5
-    """
-    return f1(predicted, expected)
+    return _correlation(spearmanr, predicted, expected)
 
 
-def exact_groups(
-    predicted: Sequence[Any], expected: Sequence[Any], groups: Sequence[Any] | None = None
-) -> float:
+def exact_groups(predicted: Values, expected: Values, groups: Groups = None) -> float:
     """MultiRC's EM (Khashabi et al. 2018): the share of questions whose answers are all right.
 
     >>> exact_groups([1, 0, 1], [1, 0, 0], ["a", "a", "b"])
@@ -133,9 +117,7 @@ def exact_groups(
     return float(np.mean(list(right.values())))
 
 
-def exact_match(
-    predicted: Sequence[Any], expected: Sequence[Any], groups: Sequence[Any] | None = None
-) -> float:
+def exact_match(predicted: Values, expected: Values, groups: Groups = None) -> float:
     """The share of texts that equal one of the accepted ones, once normalised (SQuAD, ReCoRD).
 
     >>> exact_match(["The Panthers!", "10"], [("panthers",), ("ten", "eleven")])
@@ -145,10 +127,12 @@ def exact_match(
     return float(np.mean([_best(_same, text, accepted) for text, accepted in pairs]))
 
 
-def token_f1(
-    predicted: Sequence[Any], expected: Sequence[Any], groups: Sequence[Any] | None = None
-) -> float:
+def token_f1(predicted: Values, expected: Values, groups: Groups = None) -> float:
     """The mean F1 between the words of a text and the accepted one nearest to it (SQuAD, ReCoRD).
+
+    As in the scripts of SQuAD 1.1, MRQA and ReCoRD, no common word is an F1 of 0, even where
+    neither text has a word left once normalised. Where no text is accepted (SQuAD 2: the question
+    has no answer), an empty text scores 1 and any other 0.
 
     >>> token_f1(["in the 1990s"], [("1990s", "the nineties")])
     0.666...
@@ -157,9 +141,7 @@ def token_f1(
     return float(np.mean([_best(_overlap, text, accepted) for text, accepted in pairs]))
 
 
-def entity_f1(
-    predicted: Sequence[Any], expected: Sequence[Any], groups: Sequence[Any] | None = None
-) -> float:
+def entity_f1(predicted: Values, expected: Values, groups: Groups = None) -> float:
     """The micro-averaged F1 of whole entities, by seqeval; needs the extra `tagging`.
 
     >>> entity_f1([["B-loc", "I-loc", "O"]], [["B-loc", "O", "O"]])
@@ -169,12 +151,25 @@ def entity_f1(
         from seqeval.metrics import f1_score
     except ImportError:
         raise UserError("entity F1 needs seqeval; pip install 'bursar[tagging]'.") from None
+    for tag in sorted({tag for tags in (*expected, *predicted) for tag in tags}):
+        if not marks_entities([tag]):
+            raise UserError(
+                f"entity F1 needs tags such as B-place, I-place and O, found {tag!r}; "
+                "tags of single words are scored by the metric accuracy."
+            )
     return float(f1_score(_lists(expected), _lists(predicted), zero_division=0))
 
 
-def tag_accuracy(
-    predicted: Sequence[Any], expected: Sequence[Any], groups: Sequence[Any] | None = None
-) -> float:
+def marks_entities(tags: Iterable[str]) -> bool:
+    """Whether all tags say where an entity begins and goes on, so that entity F1 can score them.
+
+    >>> marks_entities(["O", "B-loc", "I-loc"]), marks_entities(["NOUN", "VERB"])
+    (True, False)
+    """
+    return all(tag in tuple("OBIES") or tag[:2] in ("B-", "I-", "E-", "S-") for tag in tags)
+
+
+def tag_accuracy(predicted: Values, expected: Values, groups: Groups = None) -> float:
     """The share of words whose tag is the expected one.
 
     >>> tag_accuracy([["noun", "verb"], ["noun"]], [["noun", "noun"], ["noun"]])
@@ -183,17 +178,19 @@ def tag_accuracy(
     return accuracy([tag for tags in predicted for tag in tags], [t for ts in expected for t in ts])
 
 
-def multilabel_f1(
-    predicted: Sequence[Any], expected: Sequence[Any], groups: Sequence[Any] | None = None
-) -> float:
+def multilabel_f1(predicted: Values, expected: Values, groups: Groups = None) -> float:
     """The micro-averaged F1 over all labels of all rows; a value is the set of a row's labels.
 
     >>> multilabel_f1([{"a"}, {"a", "b"}], [{"a"}, {"b"}])
     0.8
     """
-    pairs = [(set(p), set(e)) for p, e in zip(predicted, expected, strict=True)]
-    both = sum(len(p & e) for p, e in pairs)
-    return _f1(both, sum(len(p) for p, _ in pairs), sum(len(e) for _, e in pairs))
+    from sklearn.metrics import f1_score
+
+    names = sorted({name for labels in (*predicted, *expected) for name in labels})
+    p, e = (
+        [int(name in labels) for labels in each for name in names] for each in (predicted, expected)
+    )
+    return float(f1_score(e, p, zero_division=0)) if names else 0.0
 
 
 def normalised(text: str) -> str:
@@ -215,7 +212,8 @@ MACRO_F1 = Metric("macro_f1", macro_f1)
 MATTHEWS = Metric("matthews", matthews)
 PEARSON = Metric("pearson", pearson)
 SPEARMAN = Metric("spearman", spearman)
-F1_OVER_ANSWERS = Metric("f1a", f1_over_answers)
+F1_OVER_ANSWERS = Metric("f1a", f1)
+"""MultiRC's F1a (Khashabi et al. 2018): the F1 over all answers of all questions alike."""
 EXACT_GROUPS = Metric("em", exact_groups)
 EXACT_MATCH = Metric("em", exact_match)
 TOKEN_F1 = Metric("f1", token_f1)
@@ -224,37 +222,27 @@ TAG_ACCURACY = Metric("accuracy", tag_accuracy)
 MULTILABEL_F1 = Metric("micro_f1", multilabel_f1)
 
 
-def _f1_of(number: Any, predicted: Sequence[Any], expected: Sequence[Any]) -> float:
-    p = np.asarray(predicted) == number
-    e = np.asarray(expected) == number
-    return _f1(int((p & e).sum()), int(p.sum()), int(e.sum()))
+def _correlation(
+    measure: Callable[[Values, Values], Any], predicted: Values, expected: Values
+) -> float:
+    """A correlation by SciPy; 0 for a single pair and for numbers that are (nearly) constant."""
+    from scipy.stats import DegenerateDataWarning
 
-
-def _f1(both: int, predicted: int, expected: int) -> float:
-    return 2 * both / (predicted + expected) if both else 0.0
-
-
-def _column(values: Sequence[Any] | NDArray[Any]) -> NDArray[np.float64]:
-    return np.asarray(values, dtype=np.float64)[:, None]
-
-
-def _correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    """The correlation of two columns or, summed over columns, of two tables; 0 for a constant."""
-    a, b = _centred(a), _centred(b)
-    scale = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return float((a * b).sum()) / scale if scale else 0.0
-
-
-def _centred(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Deviations from the mean, all of them 0 where rounding is all that is left of them."""
-    mean = values.mean(axis=0)
-    constant = np.ptp(values, axis=0) <= 1e-12 * np.abs(mean)
-    return np.where(constant, 0.0, values - mean)
+    if len(predicted) < 2:
+        return 0.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DegenerateDataWarning)
+        try:
+            return float(measure(predicted, expected).statistic)
+        except DegenerateDataWarning:
+            return 0.0
 
 
 def _best(score: Callable[[str, str], float], text: str, accepted: Sequence[str]) -> float:
     """The score against the nearest accepted text; no answer is expected where none is given."""
-    return max(score(normalised(text), normalised(each)) for each in accepted or ("",))
+    if not accepted:
+        return float(not normalised(text))
+    return max(score(normalised(text), normalised(each)) for each in accepted)
 
 
 def _same(a: str, b: str) -> float:
@@ -263,10 +251,8 @@ def _same(a: str, b: str) -> float:
 
 def _overlap(a: str, b: str) -> float:
     words_a, words_b = a.split(), b.split()
-    if not words_a or not words_b:
-        return float(words_a == words_b)
     both = (Counter(words_a) & Counter(words_b)).total()
-    return _f1(both, len(words_a), len(words_b))
+    return 2 * both / (len(words_a) + len(words_b)) if both else 0.0
 
 
 def _lists(values: Sequence[Any]) -> list[list[str]]:

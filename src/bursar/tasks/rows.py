@@ -31,8 +31,9 @@ class TextRow:
         pair: the second text of a pair.
         label: a class's name, the names of all that apply, or a number.
         marks: marked pieces of the texts, all rows having equally many (WiC, WSC).
-        group: rows that are scored together share it (MultiRC).
+        group: rows that are scored together share it (MultiRC: the answers to a question).
         id: how a submission file names the row.
+        passage: rows that are about one text share it, and are held out together.
     """
 
     at: int
@@ -42,6 +43,7 @@ class TextRow:
     marks: tuple[Mark, ...] = ()
     group: str = ""
     id: str = ""
+    passage: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,14 @@ class Answer:
 class QuestionRow:
     """A question and the context that holds its answer; no answers means that it has none.
 
-    `answers` is None where they are hidden.
+    Args:
+        at: the row's place in its file.
+        question: the question.
+        context: the text that it is about.
+        answers: where the answers stand in the context; None where they are hidden.
+        id: how a submission file names the row.
+        accepted: the texts that count as right, where they are others than those that stand in the
+            context (MRQA).
     """
 
     at: int
@@ -73,6 +82,7 @@ class QuestionRow:
     context: str
     answers: tuple[Answer, ...] | None = None
     id: str = ""
+    accepted: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,12 @@
 """How records become rows: which column is which."""
 
-import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
 
-from bursar.tasks.readers.record import Record, brief
-from bursar.tasks.rows import Answer, ChoiceRow, QuestionRow, Row, TextRow, WordsRow
+from bursar.tasks import cells
+from bursar.tasks.readers.record import Record
+from bursar.tasks.rows import ChoiceRow, QuestionRow, Row, TextRow, WordsRow
 
 NO_LABEL = -1
 """What the hub writes where a class is not known."""
@@ -49,6 +49,10 @@ class Texts:
         names: what labels that are positions in a list are called (hub data sets); the hub's -1
             is a hidden label.
         aliases: other words that a distribution has for a class, each with the class's name.
+        passage: column of the text that several rows are about; such rows are held out together.
+        optional: whether a row may come without its label, as in a test split.
+        separator: what stands between the labels of a text that holds several; None finds it in
+            the file.
     """
 
     text: str
@@ -60,6 +64,9 @@ class Texts:
     broken: bool = False
     names: tuple[str, ...] | None = None
     aliases: tuple[tuple[str, str], ...] = ()
+    passage: str | None = None
+    optional: bool = False
+    separator: str | None = None
 
     @property
     def skips(self) -> bool:
@@ -79,25 +86,45 @@ class Texts:
         else:
             yield self._row(record)
 
+    def settled(self, records: Iterable[Record]) -> "Texts":
+        """Return the shape that knows the separator of the labels in a file of these records."""
+        if self.holds != "names" or self.label is None or self.separator is not None:
+            return self
+        labels = (record.values.get(self.label) for record in records)
+        return replace(self, separator=cells.separator_of(labels))
+
     def _row(self, record: Record) -> TextRow:
         return TextRow(
             at=record.at,
             text=record.text(self.text),
             pair=record.text(self.pair) if self.pair else None,
             label=self._label(record, self.label) if self.label else None,
-            id=identity(record, self.id),
+            id=cells.identity(record, self.id),
+            passage=record.text(self.passage) if self.passage else "",
         )
 
     def _label(self, record: Record, column: str) -> str | float | tuple[str, ...] | None:
-        value = record[column]
-        if self.holds == "number":
-            return number(record, column, value)
         if self.holds == "names":
-            return tuple(name(record, column, each, self.names) for each in _each(value))
-        if self.names and value == NO_LABEL:
+            return self._names(record, column)
+        what = "a number" if self.holds == "number" else "a label"
+        value = cells.label_of(record, column, what, optional=self.optional)
+        if value is None or (self.names and value == NO_LABEL):
             return None
-        found = name(record, column, value, self.names)
+        if self.holds == "number":
+            return cells.number(record, column, value)
+        found = cells.name(record, column, value, self.names)
         return dict(self.aliases).get(found, found)
+
+    def _names(self, record: Record, column: str) -> tuple[str, ...] | None:
+        """The labels of a cell; an empty text is a row to which none applies."""
+        value = record.values.get(column)
+        if isinstance(value, str) and not value.strip():
+            return ()
+        value = cells.label_of(record, column, "a list of labels", optional=self.optional)
+        if value is None:
+            return None
+        several = cells.several(record, column, value, self.separator)
+        return tuple(cells.name(record, column, each, self.names) for each in several)
 
 
 @dataclass(frozen=True)
@@ -108,11 +135,13 @@ class Words:
         words: column of the list of words.
         tags: column of the list of tags; None where they are hidden.
         names: what tags that are positions in a list are called (hub data sets).
+        optional: whether a row may come without its tags, as in a test split.
     """
 
     words: str = "words"
     tags: str | None = "tags"
     names: tuple[str, ...] | None = None
+    optional: bool = False
     skips = False
 
     def without_labels(self) -> "Words":
@@ -121,12 +150,14 @@ class Words:
 
     def rows(self, record: Record) -> Iterator[WordsRow]:
         """The row that a record holds."""
-        words = tuple(_texts(record, self.words))
+        words = tuple(cells.texts(record, self.words))
         tags = self._tags(record, self.tags, len(words)) if self.tags else None
         yield WordsRow(record.at, words, tags)
 
-    def _tags(self, record: Record, column: str, expected: int) -> tuple[str, ...]:
-        tags = tuple(name(record, column, tag, self.names) for tag in record.list(column))
+    def _tags(self, record: Record, column: str, expected: int) -> tuple[str, ...] | None:
+        if cells.label_of(record, column, "a list of tags", optional=self.optional) is None:
+            return None
+        tags = tuple(cells.name(record, column, tag, self.names) for tag in record.list(column))
         if len(tags) != expected:
             raise record.error(f"{len(tags)} tags for {expected} words")
         return tags
@@ -140,14 +171,18 @@ class Questions:
         question: column of the question.
         context: column of the context.
         answers: column of the answers: a list of pairs, or of mappings with `text` and
-            `answer_start`, or the hub's mapping of two lists; None where they are hidden.
+            `answer_start`, or the hub's mapping of two lists, in which a list `accepted` may name
+            the texts that count as right, where they are others; a text without its place stands
+            for all its places; None where answers are hidden.
         id: column by which submissions name the row, where it is there.
+        optional: whether a row may come without answers, as in a test split.
     """
 
     question: str = "question"
     context: str = "context"
     answers: str | None = "answers"
     id: str | None = "id"
+    optional: bool = False
     skips = False
 
     def without_labels(self) -> "Questions":
@@ -157,22 +192,17 @@ class Questions:
     def rows(self, record: Record) -> Iterator[QuestionRow]:
         """The row that a record holds."""
         context = record.text(self.context)
+        found = None
+        if self.answers:
+            found = cells.label_of(record, self.answers, "answers", optional=self.optional)
         yield QuestionRow(
             at=record.at,
             question=record.text(self.question),
             context=context,
-            answers=self._answers(record, context),
-            id=identity(record, self.id),
+            answers=None if found is None else tuple(cells.answers(record, found, context)),
+            id=cells.identity(record, self.id),
+            accepted=cells.accepted(record, found),
         )
-
-    def _answers(self, record: Record, context: str) -> tuple[Answer, ...] | None:
-        found = record[self.answers] if self.answers else None
-        if found is None:
-            return None
-        if isinstance(found, Mapping):
-            found = _paired(record, record.nest(found, str(self.answers)))
-        several = found if isinstance(found, (list, tuple)) else [found]
-        return tuple(_answer(record, each, context) for each in several)
 
 
 @dataclass(frozen=True)
@@ -184,12 +214,14 @@ class Choices:
         choices: columns of the choices, or the one column that holds a list of them.
         label: column of the right choice's position, from 0; None where it is hidden.
         id: column by which submissions name the row, where it is there.
+        optional: whether a row may come without its label, as in a test split.
     """
 
     text: str
     choices: tuple[str, ...]
     label: str | None = "label"
     id: str | None = None
+    optional: bool = False
     skips = False
 
     def without_labels(self) -> "Choices":
@@ -203,79 +235,24 @@ class Choices:
             at=record.at,
             text=record.text(self.text),
             choices=choices,
-            label=position(record, self.label, len(choices)) if self.label else None,
-            id=identity(record, self.id),
+            label=self._place(record, self.label, len(choices)) if self.label else None,
+            id=cells.identity(record, self.id),
         )
+
+    def _place(self, record: Record, column: str, choices: int) -> int | None:
+        if cells.label_of(record, column, f"0 to {choices - 1}", optional=self.optional) is None:
+            return None
+        return cells.position(record, column, choices)
 
     def _choices(self, record: Record) -> Iterator[str]:
         if len(self.choices) == 1:
-            yield from _texts(record, self.choices[0])
+            yield from cells.texts(record, self.choices[0])
         else:
             yield from (record.text(column) for column in self.choices)
 
 
-def _paired(record: Record, inner: Record) -> list[tuple[Any, Any]]:
-    texts, starts = inner.list("text"), inner.list("answer_start")
-    if len(texts) != len(starts):
-        raise record.error(f"{len(texts)} answers, but {len(starts)} places")
-    return list(zip(texts, starts, strict=True))
-
-
-def _answer(record: Record, value: Any, context: str) -> Answer:
-    match value:
-        case [str(text), int(start)] | {"text": str(text), "answer_start": int(start)}:
-            if start >= 0 and context.startswith(text, start):
-                return Answer(text, start)
-    raise record.error(f"answer {brief(value)} does not stand there in the context")
-
-
-def name(record: Record, column: str, value: Any, names: tuple[str, ...] | None = None) -> str:
-    """A label as a class's name; JSON's truth values are called true and false."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if names is not None and isinstance(value, int):
-        if 0 <= value < len(names):
-            return names[value]
-        raise record.error(f"column {column!r} holds {value}, expected 0 to {len(names) - 1}")
-    if isinstance(value, (str, int)):
-        return str(value)
-    raise record.error(f"column {column!r} holds {brief(value)}, expected a label")
-
-
-def identity(record: Record, column: str | None) -> str:
-    """How a submission names a row."""
-    return str(record.values.get(column, "")) if column else ""
-
-
-def number(record: Record, column: str, value: Any) -> float:
-    """A label as a finite number."""
-    try:
-        found = float(value)
-    except (TypeError, ValueError):
-        found = math.nan
-    if math.isfinite(found):
-        return found
-    raise record.error(f"column {column!r} holds {brief(value)}, expected a number")
-
-
-def position(record: Record, column: str, choices: int) -> int:
-    """A label as the position of a choice."""
-    value = record[column]
-    text = str(value)
-    if not isinstance(value, bool) and text.isdecimal() and int(text) < choices:
-        return int(text)
-    raise record.error(f"column {column!r} holds {brief(value)}, expected 0 to {choices - 1}")
-
-
-def _texts(record: Record, column: str) -> Iterator[str]:
-    for value in record.list(column):
-        if not isinstance(value, str):
-            raise record.error(f"column {column!r} holds {brief(value)} in its list, not a text")
-        yield value
-
-
-def _each(value: Any) -> Iterator[Any]:
-    """The labels of a cell: a list as it is, a text split at its spaces or commas."""
-    if isinstance(value, str):
-        value = value.replace(",", " ").split()
-    yield from value if isinstance(value, (list, tuple)) else [value]
+def optional_labels(shape: Shape) -> Shape:
+    """Return the same shape for a test split, in which a row may come without its label."""
+    if isinstance(shape, (Texts, Words, Questions, Choices)):
+        return replace(shape, optional=True)
+    return shape

@@ -1,19 +1,19 @@
 """Where the rows of a split come from: a file, read by a reader, given a shape."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
 from bursar.errors import UserError
 from bursar.tasks.readers.lines import raw
-from bursar.tasks.readers.record import Reader
+from bursar.tasks.readers.record import Reader, Record
 from bursar.tasks.rows import Row
-from bursar.tasks.shapes import Shape, Skip
+from bursar.tasks.shapes import Shape, Skip, Texts
 
 BLOCK = 2**20
-READING = "1"
+READING = "2"
 """Counts the changes to what readers and shapes make of the same bytes."""
 
 
@@ -59,8 +59,14 @@ class FileSource:
         return fingerprint((self.reader, self.shape), self.path)
 
     def _items(self) -> Iterator[Row | Skip]:
+        shape = settled(self.shape, lambda: self.reader.records(self.path))
         for record in self.reader.records(self.path):
-            yield from self.shape.rows(record)
+            yield from shape.rows(record)
+
+
+def settled(shape: Shape, records: Callable[[], Iterable[Record]]) -> Shape:
+    """Return the shape with what it has to find in the records before it reads them."""
+    return shape.settled(records()) if isinstance(shape, Texts) else shape
 
 
 def unskipped(items: Iterator[Row | Skip], where: str) -> Iterator[Row]:

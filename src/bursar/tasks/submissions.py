@@ -1,4 +1,4 @@
-"""Test-set predictions in the files that the servers of GLUE and SuperGLUE take."""
+"""Predictions in the files that the servers of GLUE and SuperGLUE and MRQA's script take."""
 
 import json
 import os
@@ -35,6 +35,7 @@ SUPERGLUE_FILES: Mapping[tuple[str, str], str] = {
     ("superglue/wic", "test"): "WiC.jsonl",
     ("superglue/wsc", "test"): "WSC.jsonl",
 }
+MRQA = "mrqa/"
 Pairs = Iterable[tuple[str, Any]]
 
 
@@ -43,23 +44,31 @@ def write_submission(folder: Path, task: Task, split: str, answers: Sequence[Any
 
     Args:
         folder: where the benchmark's files are gathered.
-        task: a task of GLUE or SuperGLUE.
-        split: `test`, and for MNLI also `test_mismatched` and `diagnostic`.
+        task: a task of GLUE, SuperGLUE or MRQA.
+        split: `test`, and for MNLI also `test_mismatched` and `diagnostic`; any split for MRQA,
+            whose script scores on one's own machine.
         answers: what the task's kind answers for each row, in the rows' order.
     """
-    files = {**GLUE_FILES, **SUPERGLUE_FILES}
-    if (task.name, split) not in files:
-        raise UserError(
-            f"task {task.name}, split {split}: neither GLUE nor SuperGLUE takes a file of it."
-        )
-    path = folder / files[task.name, split]
+    path = folder / _file(task.name, split)
     pairs = zip(_ids(task.split(split).rows()), answers, strict=True)
-    if path.suffix == ".tsv":
-        lines = glue_lines(pairs)
-    else:
+    if path.suffix == ".jsonl":
         lines = _SUPERGLUE_LINES.get(task.name, superglue_lines)(pairs)
+    else:
+        lines = mrqa_lines(pairs) if path.suffix == ".json" else glue_lines(pairs)
     _write(path, lines)
     return path
+
+
+def _file(task: str, split: str) -> str:
+    """Return the name of a submission file; raise if no benchmark takes one."""
+    if task.startswith(MRQA):
+        return f"{task.removeprefix(MRQA)}-{split}.json"
+    files = {**GLUE_FILES, **SUPERGLUE_FILES}
+    if (task, split) not in files:
+        raise UserError(
+            f"task {task}, split {split}: neither GLUE nor SuperGLUE nor MRQA takes a file of it."
+        )
+    return files[task, split]
 
 
 def glue_lines(pairs: Pairs) -> Iterator[str]:
@@ -82,6 +91,15 @@ def superglue_lines(pairs: Pairs) -> Iterator[str]:
     """
     for row, answer in pairs:
         yield json.dumps({"idx": int(row), "label": answer})
+
+
+def mrqa_lines(pairs: Pairs) -> Iterator[str]:
+    """One JSON mapping of all questions' ids to their answers.
+
+    >>> list(mrqa_lines([("q1", "1066"), ("q2", "the moon")]))
+    ['{"q1": "1066", "q2": "the moon"}']
+    """
+    yield json.dumps(dict(pairs), ensure_ascii=False)
 
 
 def capitalised_lines(pairs: Pairs) -> Iterator[str]:

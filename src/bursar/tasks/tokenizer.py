@@ -27,12 +27,14 @@ class Window:
         second: where the second segment starts; 0 for tokenizers that know no segments.
         first: place of the context's first token in `ids`.
         chars: where each token of the window stands in the context, shape `(window, 2)`.
+        cut: whether the question is not whole.
     """
 
     ids: Ids
     second: int
     first: int
     chars: NDArray[np.int32]
+    cut: bool = False
 
 
 class Tokenizer:
@@ -132,7 +134,9 @@ class Tokenizer:
         self, question: Ids, context: Ids, chars: NDArray[np.int32], stride: int
     ) -> Iterator[Window]:
         frame = self._frame
-        question = question[: (self.max_length - frame.size) // 2]
+        most = (self.max_length - frame.size) // 2
+        cut = len(question) > most
+        question = question[:most]
         room = self.max_length - frame.size - len(question)
         before = np.concatenate([frame.before, question, frame.between])
         second = len(before) if frame.segments else 0
@@ -140,7 +144,7 @@ class Tokenizer:
         for start in range(0, max(1, len(context) - room + step), step):
             piece = context[start : start + room]
             ids = np.concatenate([before, piece, frame.after])
-            yield Window(ids, second, len(before), chars[start : start + room])
+            yield Window(ids, second, len(before), chars[start : start + room], cut)
 
     @cached_property
     def _whole(self) -> Backend:

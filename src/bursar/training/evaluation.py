@@ -29,7 +29,7 @@ def predict(
     model.eval()
     raw: dict[int, Any] = {}
     losses = []
-    for batch in dev_batches(task.name, split.encoded, size, device):
+    for batch in dev_batches(task.name, split.items, size, device):
         outputs = model(batch)[task.name]
         [part] = batch
         losses.append(task.kind.loss(outputs, part.columns) * len(part.items))
@@ -40,13 +40,13 @@ def predict(
 def evaluate(model: nn.Module, task: Task, split: Split, size: int, device: torch.device) -> Scores:
     """Return a task's metrics and loss on a split."""
     raw, loss = predict(model, task, split, size, device)
-    metrics = metrics_of(task, task.kind.scored(raw, split.encoded, split.source.rows()))
+    metrics = metrics_of(task, task.kind.scored(raw, split.items, split.source.rows()))
     return Scores(mean(metrics), metrics, loss, split.rows)
 
 
 def baseline(task: Task, train: Any, split: Split) -> float | None:
     """Return the score of predicting without looking: the majority class, the mean."""
-    scored = task.kind.baseline(train, split.encoded, split.source.rows())
+    scored = task.kind.baseline(train, split.items, split.source.rows())
     return None if scored is None else mean(metrics_of(task, scored))
 
 

@@ -63,7 +63,7 @@ class TrainedRun:
 
     def _scores(self, task: Task, split: str, cache: Path | None) -> Scores:
         read = read_split(task, split, self.tokenizer, cache)
-        if task.kind.unlabelled(read.encoded).any():
+        if task.kind.unlabelled(read.items).any():
             raise UserError(
                 f"{read.source.where}: this split has rows without a label to score against; "
                 "use `bursar predict` for it"
@@ -77,7 +77,7 @@ class TrainedRun:
         known = replace(known, splits={"input": rows})
         read = read_split(known, "input", self.tokenizer, cache)
         raw, _ = predict(self.model, known, read, BATCH, self._device)
-        return known.kind.answers(raw, read.encoded, read.source.rows())
+        return known.kind.answers(raw, read.items, read.source.rows())
 
     def _source(self, task: Task, source: str | Path) -> Source:
         if str(source) in task.splits:

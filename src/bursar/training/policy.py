@@ -100,7 +100,7 @@ class PolicyDriver(Driver):
         engine = self.engine
         split = self._probe(name, signal.examples)
         size = engine.config.evaluate.batch
-        batches = list(dev_batches(name, split.encoded, size, engine.device))
+        batches = list(dev_batches(name, split.items, size, engine.device))
         engine.spent.forward += signal.passes * len(split)
         kind = engine.tasks[name].kind
 

@@ -1,6 +1,7 @@
 """From a run file's tasks to items that batches are made of."""
 
 import inspect
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +23,9 @@ from bursar.tasks.task import Task
 from bursar.tasks.tokenizer import Tokenizer
 from bursar.training.watching import Watchers
 
+log = logging.getLogger(__name__)
+CUT = 0.05
+"""A larger share of rows that are cut is worth a warning."""
 PARTS = {"rows", "held_out"}
 """Keys of a run file's task that take a part of a task which has a name."""
 
@@ -167,13 +171,30 @@ def _prepare(
 ) -> Prepared:
     train = read_split(task, "train", tokenizer, cache, watchers)
     dev = read_split(task, "dev", tokenizer, cache, watchers)
-    for split in (train, dev):
+    for name, split in (("train", train), ("dev", dev)):
         _all_labelled(task, split)
+        _say_cut(task, name, split, config)
     try:
-        kind = task.kind.fit(train.encoded)
+        kind = task.kind.fit(train.items)
     except UserError as error:
         raise UserError(f"{train.source.where}: {error}") from None
-    return Prepared(replace(task, kind=kind), train.encoded, dev.at_most(config.evaluate.examples))
+    return Prepared(replace(task, kind=kind), train.items, dev.at_most(config.evaluate.examples))
+
+
+def _say_cut(task: Task, name: str, split: Split, config: RunConfig) -> None:
+    """Warn of rows that are cut, where that is more than a few."""
+    cut, lost = getattr(split.items, "cut", 0), getattr(split.items, "lost", 0)
+    if cut > CUT * split.rows or lost:
+        answers = f", and {lost:,} answers are lost" if lost else ""
+        log.warning(
+            "%s, %s: %s of %s rows are cut at model.max_length=%d%s",
+            task.name,
+            name,
+            f"{cut:,}",
+            f"{split.rows:,}",
+            config.model.max_length,
+            answers,
+        )
 
 
 def read_split(
@@ -186,7 +207,7 @@ def read_split(
     """Return one split of a task, encoded."""
     source = task.split(name)
     if isinstance(source, PythonSource):
-        return Split(source.items, source)  # type: ignore[arg-type]
+        return Split(source.items, source)
     told = watchers or Watchers()
     encoded = encode(
         task.kind, source, tokenizer, cache, lambda rows: told.reading(task.name, name, rows)
@@ -195,7 +216,7 @@ def read_split(
 
 
 def _all_labelled(task: Task, split: Split) -> None:
-    missing = task.kind.unlabelled(split.encoded)
+    missing = task.kind.unlabelled(split.items)
     if missing.any():
         raise UserError(
             f"{split.source.where}: expected a label in every row, found none in "

@@ -91,7 +91,7 @@ class WeightingDriver(Driver):
             engine.loader.replace(name, states.add(name, items))
         for splits in (self.tuning, engine.dev):
             for name, split in splits.items():
-                splits[name] = replace(split, encoded=states.add(name, split.encoded))
+                splits[name] = replace(split, items=states.add(name, split.items))
         self._begun = True
 
     def objective(self) -> Objective:
@@ -163,7 +163,7 @@ class TaskFeed:
 
     def dev(self, batch: int | None, turn: int) -> Iterator[Work]:
         """Yield the target's dev data for tuning: all of it, or the batch whose turn it is."""
-        items = self._tuning[self._target].encoded
+        items = self._tuning[self._target].items
         if batch is not None:
             yield self._work([self._turn(items, batch, turn)])
             return

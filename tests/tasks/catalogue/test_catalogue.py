@@ -118,7 +118,7 @@ def test_mnli_has_two_development_and_two_test_sets(tmp_path: Path) -> None:
         put(tmp_path / "MNLI" / f"{name}.tsv", "\t".join(columns.split()) + "\n" + "x\t" * 9 + "x")
     task = find("glue/mnli", tmp_path)
     assert list(task.splits) == ["train", "dev", "dev_mismatched", "test", "test_mismatched"]
-    expected = TextRow(2, "sentence1", "sentence2", "neutral", id="3")
+    expected = TextRow(2, "sentence1", "sentence2", "neutral", id="3", passage="sentence1")
     assert list(task.split("dev_mismatched").rows()) == [expected]
     assert next(task.split("test").rows()).label is None
 
@@ -157,7 +157,7 @@ def test_snli_in_its_official_jsonl_skips_pairs_without_a_gold_label(
         put(tmp_path / folder / name, text, packed)
     task = find("snli", tmp_path)
     for split in ("train", "dev", "test"):
-        assert list(task.split(split).rows()) == [TextRow(1, "a", "b", "neutral")]
+        assert list(task.split(split).rows()) == [TextRow(1, "a", "b", "neutral", passage="a")]
         assert task.split(split).skips() == {"label '-'": 1}
 
 
@@ -170,11 +170,16 @@ def test_snli_in_its_official_tab_format(tmp_path: Path) -> None:
     row = "neutral\t( a )\t( b )\t(S)\t(S)\ta\tb\t1.jpg#0\t1.jpg#0r\tneutral\t\t\t\t\n"
     for split in ("train", "dev"):
         put(tmp_path / "snli_1.0" / f"snli_1.0_{split}.txt", header + row)
-    assert list(find("snli", tmp_path).split("train").rows()) == [TextRow(2, "a", "b", "neutral")]
+    assert list(find("snli", tmp_path).split("train").rows()) == [
+        TextRow(2, "a", "b", "neutral", passage="a")
+    ]
 
 
 def test_scitail_in_its_three_formats(tmp_path: Path) -> None:
-    expected = [TextRow(1, "p", "h", "entailment"), TextRow(2, "p", "i", "neutral")]
+    expected = [
+        TextRow(1, "p", "h", "entailment", passage="h"),
+        TextRow(2, "p", "i", "neutral", passage="i"),
+    ]
     snli = [
         {"gold_label": "entailment", "sentence1": "p", "sentence2": "h"},
         {"gold_label": "neutral", "sentence1": "p", "sentence2": "i"},
@@ -217,7 +222,14 @@ SQUAD = {
 }
 MRQA = {
     "context": "the cat sat",
-    "qas": [{"qid": "q1", "question": "who?", "detected_answers": [{"char_spans": [[4, 6]]}]}],
+    "qas": [
+        {
+            "qid": "q1",
+            "question": "who?",
+            "answers": ["Cat", "feline"],
+            "detected_answers": [{"text": "Cat", "char_spans": [[4, 6]]}],
+        }
+    ],
 }
 
 
@@ -244,7 +256,8 @@ def test_mrqa_sets_come_in_two_formats(tmp_path: Path, task: str, path: str, rea
     for split in ("train", "dev"):
         put(tmp_path / path.format(split), text, packed=path.endswith(".gz"))
     at = 2 if reads == "mrqa" else 1
-    expected = QuestionRow(at, "who?", "the cat sat", (Answer("cat", 4),), "q1")
+    accepted = ("Cat", "feline") if reads == "mrqa" else None
+    expected = QuestionRow(at, "who?", "the cat sat", (Answer("cat", 4),), "q1", accepted)
     assert list(find(f"mrqa/{task}", tmp_path).split("dev").rows()) == [expected]
 
 

@@ -37,7 +37,7 @@ def without(line: dict[str, Any], key: str = "label") -> dict[str, Any]:
 def test_boolq_labels_are_truth_values(tmp_path: Path) -> None:
     line = {"question": "is it", "passage": "It is.", "idx": 7, "label": True}
     assert rows(tmp_path, "BoolQ", line, without(line)) == [
-        TextRow(1, "is it", "It is.", "true", id="7"),
+        TextRow(1, "is it", "It is.", "true", id="7", passage="It is."),
         TextRow(1, "is it", "It is.", None, id="7"),
     ]
 
@@ -126,10 +126,11 @@ def test_multirc_has_a_row_for_each_answer_and_a_group_for_each_question(tmp_pat
         for answer in question["answers"]:
             del answer["label"]
     found = rows(tmp_path, "MultiRC", MULTIRC, hidden)
+    about = "A passage."
     assert found[:3] == [
-        TextRow(1, "A passage.", "What? This", "1", group="5/9", id="5/9/20"),
-        TextRow(1, "A passage.", "What? That", "0", group="5/9", id="5/9/21"),
-        TextRow(1, "A passage.", "Who? I", "1", group="5/10", id="5/10/22"),
+        TextRow(1, about, "What? This", "1", group="5/9", id="5/9/20", passage=about),
+        TextRow(1, about, "What? That", "0", group="5/9", id="5/9/21", passage=about),
+        TextRow(1, about, "Who? I", "1", group="5/10", id="5/10/22", passage=about),
     ]
     assert [row.label for row in found[3:]] == [None, None, None]
     assert [metric.name for metric in find("superglue/multirc", tmp_path).metrics] == ["f1a", "em"]

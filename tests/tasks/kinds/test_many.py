@@ -95,11 +95,11 @@ def test_words_that_were_cut_off_get_the_usual_tag_and_still_count(tmp_path: Pat
     words = ("cat", "sat") * 10
     rows = [WordsRow(1, words, ("B-pet", "O") * 10), WordsRow(2, ("the", "mat"), ("O", "O"))]
     split = split_of(NER, rows, tmp_path)
-    kind = NER.fit(split.encoded)
+    kind = NER.fit(split.items)
     assert kind.frequent == "O"
-    scored = kind.scored(right_tags(split.encoded), split.encoded, split.source.rows())
+    scored = kind.scored(right_tags(split.items), split.items, split.source.rows())
     assert scored.expected == [["B-pet", "O"] * 10, ["O", "O"]]
-    seen = len(columns(split.encoded, np.array([0]))["input_ids"][0]) - 2
+    seen = len(columns(split.items, np.array([0]))["input_ids"][0]) - 2
     assert scored.predicted[0] == (["B-pet", "O"] * 10)[:seen] + ["O"] * (20 - seen)
     assert seen < 20
 
@@ -107,7 +107,7 @@ def test_words_that_were_cut_off_get_the_usual_tag_and_still_count(tmp_path: Pat
 def test_a_word_that_the_tokenizer_drops_gets_the_usual_tag(tmp_path: Path) -> None:
     rows = [WordsRow(1, ("the", "\u200d", "cat"), ("O", "O", "B-pet"))]
     split = split_of(NER, rows, tmp_path)
-    answers = NER.answers(right_tags(split.encoded), split.encoded, split.source.rows())
+    answers = NER.answers(right_tags(split.items), split.items, split.source.rows())
     assert answers == [["O", "O", "B-pet"]]
 
 
@@ -121,7 +121,7 @@ def test_bad_tags_name_file_and_row() -> None:
 def test_one_tag_alone_cannot_be_learned(tmp_path: Path) -> None:
     split = split_of(NER, [WordsRow(1, ("a", "cat"), ("O", "O"))], tmp_path)
     with pytest.raises(UserError, match="fewer than two different tags"):
-        NER.fit(split.encoded)
+        NER.fit(split.items)
 
 
 SPAN = Span(stride=3)
@@ -143,8 +143,8 @@ def knowing(split: Encoded) -> torch.Tensor:
 
 
 def answers_of(kind: Span, split: Split, logits: torch.Tensor) -> list[str]:
-    raw = kind.predictions(logits, all_of(split.encoded))
-    return kind.answers(raw, split.encoded, split.source.rows())
+    raw = kind.predictions(logits, all_of(split.items))
+    return kind.answers(raw, split.items, split.source.rows())
 
 
 @settings(max_examples=40, derandomize=True, deadline=None)
@@ -166,8 +166,8 @@ def test_an_answer_is_mapped_to_tokens_and_back_wherever_it_stands(
         answer = " ".join(words[first : first + count])
         rows.append(QuestionRow(at, "one", " ".join(words), (Answer(answer, start),)))
     split = split_of(SPAN, rows, tmp_path_factory.mktemp("cache"))
-    found = answers_of(SPAN, split, knowing(split.encoded))
-    whole = {int(row) for row in split.encoded.dense["row"][split.encoded.dense["ends"] > 0]}
+    found = answers_of(SPAN, split, knowing(split.items))
+    whole = {int(row) for row in split.items.dense["row"][split.items.dense["ends"] > 0]}
     for number, row in enumerate(rows):
         if number in whole:  # an answer longer than what windows share may be cut by all of them
             assert found[number] == row.answers[0].text
@@ -183,11 +183,11 @@ def test_answers_with_punctuation_and_letters_that_change_length_come_back(tmp_p
     source = Memory(tuple(rows))
     wide = Tokenizer(tokenizer.backend, 64)
     split = Split(encode(SPAN, source, wide, tmp_path), source)
-    assert answers_of(SPAN, split, knowing(split.encoded)) == ["CAT\u200d sat", "a mat", "Ĳssel"]
+    assert answers_of(SPAN, split, knowing(split.items)) == ["CAT\u200d sat", "a mat", "Ĳssel"]
 
 
 def test_windows_without_the_answer_point_at_the_first_token(tmp_path: Path) -> None:
-    split = split_of(SPAN, [asked("dog")], tmp_path).encoded
+    split = split_of(SPAN, [asked("dog")], tmp_path).items
     holds = split.dense["ends"] > 0
     assert 0 < holds.sum() < len(split)
     assert (split.dense["starts"][~holds] == 0).all()
@@ -198,8 +198,8 @@ def test_the_first_answer_that_a_window_holds_whole_is_its_target(tmp_path: Path
     far = Answer("cat", CONTEXT.rindex("cat"))
     near = Answer("cat", CONTEXT.index("cat"))
     split = split_of(SPAN, [QuestionRow(1, "one", CONTEXT, (far, near))], tmp_path)
-    assert (split.encoded.dense["ends"][[0, -1]] > 0).all()
-    assert answers_of(SPAN, split, knowing(split.encoded)) == ["cat"]
+    assert (split.items.dense["ends"][[0, -1]] > 0).all()
+    assert answers_of(SPAN, split, knowing(split.items)) == ["cat"]
 
 
 def test_the_loss_of_a_span_is_the_mean_of_start_and_end_over_what_may_answer() -> None:
@@ -246,32 +246,32 @@ def test_no_answer_is_given_only_where_it_is_allowed_and_likelier_in_every_windo
 ) -> None:
     rows = [asked("dog"), QuestionRow(2, "one", CONTEXT, ())]
     split = split_of(SPAN, rows, tmp_path)
-    logits = knowing(split.encoded)
+    logits = knowing(split.items)
     allowed = Span(stride=3, no_answer=True)
     assert answers_of(allowed, split, logits) == ["dog", ""]
     assert answers_of(SPAN, split, logits)[1] != ""
     scored = allowed.scored(
-        allowed.predictions(logits, all_of(split.encoded)), split.encoded, split.source.rows()
+        allowed.predictions(logits, all_of(split.items)), split.items, split.source.rows()
     )
     assert scored.expected == [("dog",), ()]
-    assert allowed.baseline(split.encoded, split.encoded, split.source.rows()).predicted == ["", ""]
+    assert allowed.baseline(split.items, split.items, split.source.rows()).predicted == ["", ""]
 
 
 def test_an_empty_context_has_no_answer(tmp_path: Path) -> None:
     split = split_of(SPAN, [QuestionRow(1, "one", "", ()), asked("dog", at=2)], tmp_path)
-    assert answers_of(SPAN, split, knowing(split.encoded)) == ["", "dog"]
+    assert answers_of(SPAN, split, knowing(split.items)) == ["", "dog"]
 
 
 def test_a_part_of_a_span_split_is_answered_from_its_own_rows(tmp_path: Path) -> None:
     rows = [asked(word, at=at) for at, word in enumerate(["cat", "dog", "with", "on a"], 1)]
     part = split_of(SPAN, rows, tmp_path).part(np.array([1, 3]))
-    assert answers_of(SPAN, part, knowing(part.encoded)) == ["dog", "on a"]
+    assert answers_of(SPAN, part, knowing(part.items)) == ["dog", "on a"]
 
 
 def test_spans_need_an_answer_somewhere_and_sound_numbers(tmp_path: Path) -> None:
     split = split_of(SPAN, [QuestionRow(1, "one", CONTEXT, ())], tmp_path)
     with pytest.raises(UserError, match="no window of the training split holds an answer"):
-        SPAN.fit(split.encoded)
+        SPAN.fit(split.items)
     with pytest.raises(UserError, match="stride: expected at least 0, found -1"):
         Span(stride=-1)
     with pytest.raises(UserError, match="longest: expected at least 1, found 0"):
@@ -301,7 +301,7 @@ def test_the_gradient_of_a_choice_reaches_all_choices_and_is_finite() -> None:
 
 def test_choices_are_read_as_pairs_with_what_they_share(tmp_path: Path) -> None:
     row = ChoiceRow(1, "the cat", ("sat", "on a mat"), 1)
-    batch = columns(split_of(CHOOSE, [row], tmp_path).encoded, np.array([0]))
+    batch = columns(split_of(CHOOSE, [row], tmp_path).items, np.array([0]))
     pairs = TOKENIZER.encode(["the cat"] * 2, list(row.choices))
     assert batch["input_ids"][1].tolist() == pairs[1].ids
     assert batch["token_type_ids"][1].tolist() == pairs[1].type_ids
@@ -312,10 +312,10 @@ def test_places_are_scored_unless_choices_stand_for_names(tmp_path: Path) -> Non
     named = ChoiceRow(2, "a", ("cat sat", "dog sat"), 0, ("Tom", "Tim"), names=("Tom", "Rex"))
     split = split_of(CHOOSE, [plain, named], tmp_path)
     raw = [np.array([0.1, 0.9]), np.array([0.2, 0.8])]
-    scored = CHOOSE.scored(raw, split.encoded, split.source.rows())
+    scored = CHOOSE.scored(raw, split.items, split.source.rows())
     assert scored.predicted == [1, "Rex"]
     assert scored.expected == [0, ("Tom", "Tim")]
-    assert CHOOSE.answers(raw, split.encoded, split.source.rows()) == [1, "Rex"]
+    assert CHOOSE.answers(raw, split.items, split.source.rows()) == [1, "Rex"]
 
 
 def test_the_baseline_of_choices_is_the_usual_place_or_the_last_there_is(tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ def test_the_baseline_of_choices_is_the_usual_place_or_the_last_there_is(tmp_pat
     dev = split_of(
         CHOOSE, [ChoiceRow(1, "a", ("cat", "dog"), 0), ChoiceRow(2, "a", ("a",) * 4, 2)], tmp_path
     )
-    baseline = CHOOSE.baseline(train.encoded, dev.encoded, dev.source.rows())
+    baseline = CHOOSE.baseline(train.items, dev.items, dev.source.rows())
     assert baseline.predicted == [1, 2]
     assert baseline.expected == [0, 2]
 
@@ -337,4 +337,28 @@ def test_bad_choices_name_file_and_row(tmp_path: Path) -> None:
         CHOOSE.encode([ChoiceRow(5, "a", ("b", "c"), 2)], TOKENIZER, "file")
     single = split_of(CHOOSE, [ChoiceRow(1, "a", ("cat",), 0)], tmp_path)
     with pytest.raises(UserError, match="no row of the training split has two choices"):
-        CHOOSE.fit(single.encoded)
+        CHOOSE.fit(single.items)
+
+
+def test_training_is_on_spans_and_scores_are_against_the_accepted_texts(tmp_path: Path) -> None:
+    row = QuestionRow(
+        1, "one", CONTEXT, (Answer("cat", 4),), accepted=("the feline", "a mat with one")
+    )
+    split = split_of(SPAN, [row], tmp_path)
+    raw = SPAN.predictions(knowing(split.items), all_of(split.items))
+    scored = SPAN.scored(raw, split.items, split.source.rows())
+    assert scored.predicted == ["cat"]
+    assert scored.expected == [("the feline", "a mat with one")]
+    baseline = SPAN.baseline(split.items, split.items, split.source.rows())
+    assert baseline.expected == scored.expected
+
+
+@pytest.mark.parametrize(("no_answer", "expected"), [(False, ("The", "cat")), (True, ("cat",))])
+def test_squad_2_passes_over_answers_of_articles_alone(
+    tmp_path: Path, no_answer: bool, expected: tuple[str, ...]
+) -> None:
+    kind = Span(stride=3, no_answer=no_answer)
+    row = QuestionRow(1, "one", "The cat sat", (Answer("The", 0), Answer("cat", 4)))
+    split = split_of(kind, [row], tmp_path)
+    raw = kind.predictions(knowing(split.items), all_of(split.items))
+    assert kind.scored(raw, split.items, split.source.rows()).expected == [expected]

@@ -1,11 +1,16 @@
+import csv
 import gzip
 import json
+import os
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bursar.errors import UserError
-from bursar.tasks.readers import Conll, Csv, Jsonl, Mrqa, Parquet, Reader, Squad, Tsv
+from bursar.tasks.readers import Conll, Csv, Jsonl, Mrqa, Parquet, PlainTsv, Reader, Squad, Tsv
 from bursar.tasks.readers import lines as lines_module
 
 
@@ -26,13 +31,98 @@ def complaint(reader: Reader, path: Path) -> str:
     return str(caught.value)
 
 
-def test_a_quotation_mark_in_a_tsv_is_text(tmp_path: Path) -> None:
+@pytest.mark.parametrize("reader", [Tsv(), PlainTsv()])
+def test_a_quotation_mark_in_a_tsv_is_text(tmp_path: Path, reader: Reader) -> None:
     path = written(tmp_path, 'a\tb\n"x\ty"\n')
-    assert values(Tsv(), path) == [(2, {"a": '"x', "b": 'y"'})]
+    assert values(reader, path) == [(2, {"a": '"x', "b": 'y"'})]
+
+
+def test_the_quotation_marks_of_a_benchmark_are_text_whatever_they_look_like(
+    tmp_path: Path,
+) -> None:
+    path = written(tmp_path, 'a\tb\n"x ""y"""\tz\n')
+    assert values(PlainTsv(), path) == [(2, {"a": '"x ""y"""', "b": "z"})]
+
+
+def read(path: Path) -> list[tuple[str, str]] | UserError:
+    try:
+        return [(record["text"], record["label"]) for record in Tsv().records(path)]
+    except UserError as error:
+        return error
+
+
+cells = st.text(st.sampled_from('ab,"\t\n'), min_size=1, max_size=6)
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(
+    rows=st.lists(st.tuples(cells, cells), min_size=1, max_size=5),
+    quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC]),
+)
+def test_a_tsv_that_a_library_has_written_comes_back_or_is_refused(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]], quoting: int
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "library.tsv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, delimiter="\t", lineterminator="\n", quoting=quoting)  # type: ignore[arg-type]
+        writer.writerows([("text", "label"), *rows])
+    found = read(path)
+    assert found == rows or isinstance(found, UserError)
+    if isinstance(found, UserError):  # a tab and a line break that give the same columns again
+        assert quoting == csv.QUOTE_MINIMAL
+        assert not any('"' in cell for row in rows for cell in row)
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(
+    rows=st.lists(
+        st.tuples(*[st.text(st.sampled_from('ab,"'), min_size=1, max_size=6)] * 2),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_a_tsv_with_quotation_marks_as_text_comes_back_or_is_refused(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]]
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "plain.tsv"
+    path.write_text("text\tlabel\n" + "".join(f"{a}\t{b}\n" for a, b in rows))
+    found = read(path)
+    if isinstance(found, UserError):
+        assert re.search(r"plain\.tsv, row \d+: a column", str(found))
+        assert any(cell.startswith('"') for row in rows for cell in row)
+    elif found != rows:  # no other program than a library of tables doubles all marks
+        assert any(re.fullmatch(r'"([^"]|"")*""([^"]|"")*"', cell) for row in rows for cell in row)
+
+
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        ('a\tb\n"x ""y"" z"\t1\n', [('x "y" z', "1")]),
+        ('a\tb\n"x\ty"\t1\n"u\nv"\t2\n', [("x\ty", "1"), ("u\nv", "2")]),
+        ('"a"\t"b"\n"x"\t"1"\n', [("x", "1")]),
+        ('a\tb\n"x"\t1\nsay "y" now\t2\n', [('"x"', "1"), ('say "y" now', "2")]),
+        ('a\tb\n"No," he said.\t1\n', [('"No," he said.', "1")]),
+        ('a\tb\n"open\t1\nnext\t2\n', [('"open', "1"), ("next", "2")]),
+    ],
+)
+def test_a_file_shows_whether_its_quotation_marks_are_text(
+    tmp_path: Path, content: str, rows: list[tuple[str, str]]
+) -> None:
+    path = written(tmp_path, content)
+    assert [(record["a"], record["b"]) for record in Tsv().records(path)] == rows
+
+
+def test_quotation_marks_that_may_be_both_name_the_row(tmp_path: Path) -> None:
+    message = complaint(Tsv(), written(tmp_path, 'a\tb\nx\t1\n"y"\t2\n'))
+    assert "file, row 3: a column stands in quotation marks" in message
+    mixed = 'a\tb\nsay "x"\t1\n"y ""z"" y"\t2\n'
+    message = complaint(Tsv(), written(tmp_path, mixed))
+    assert "file, row 3: a column is quoted as in CSV, but the quotation marks of row 2" in message
 
 
 def test_a_tsv_may_come_without_a_header(tmp_path: Path) -> None:
-    assert values(Tsv(("a", "b")), written(tmp_path, "x\ty\n")) == [(1, {"a": "x", "b": "y"})]
+    path = written(tmp_path, "x\ty\n")
+    assert values(PlainTsv(("a", "b")), path) == [(1, {"a": "x", "b": "y"})]
 
 
 def test_gzip_is_recognised_by_content(tmp_path: Path) -> None:
@@ -60,7 +150,7 @@ def test_too_few_columns_name_file_and_row(tmp_path: Path) -> None:
 def test_too_many_columns_are_an_error_or_left_alone(tmp_path: Path) -> None:
     path = written(tmp_path, "a\tb\nx\ty\tz\n")
     assert "row 2: too many columns, 3 where the header has 2" in complaint(Tsv(), path)
-    assert values(Tsv(wide="cut"), path) == [(2, {"a": "x", "b": "y"})]
+    assert values(PlainTsv(wide="cut"), path) == [(2, {"a": "x", "b": "y"})]
 
 
 def test_a_missing_column_names_those_that_are_there(tmp_path: Path) -> None:
@@ -79,8 +169,6 @@ def test_a_quoted_csv_field_may_span_lines(tmp_path: Path) -> None:
 
 
 def test_a_csv_field_may_be_long_and_the_process_wide_limit_stays(tmp_path: Path) -> None:
-    import csv
-
     limit = csv.field_size_limit()
     long = "x" * (limit + 1)
     assert values(Csv(), written(tmp_path, f"a,b\n{long},1\n"))[0][1]["a"] == long
@@ -134,6 +222,14 @@ def test_truncated_gzip_is_named(tmp_path: Path, reader: Reader) -> None:
     whole = gzip.compress((line * 50).encode())
     path = written(tmp_path, whole[: len(whole) - 9])
     assert "damaged or truncated" in complaint(reader, path)
+
+
+@pytest.mark.parametrize("reader", [Tsv(), Csv(), Jsonl(), Conll(), Squad(), Mrqa(), Parquet()])
+def test_a_pipe_is_one_sentence_and_no_waiting(tmp_path: Path, reader: Reader) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert "pipe: expected a regular file, found a pipe" in complaint(reader, pipe)
+    assert "expected a regular file" in complaint(reader, Path(os.devnull))
 
 
 def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
@@ -217,7 +313,7 @@ MRQA = [
                 "qid": "q1",
                 "question": "who?",
                 "question_tokens": [["who", 0], ["?", 3]],
-                "answers": ["cat"],
+                "answers": ["Cat", "feline"],
                 "detected_answers": [
                     {"text": "cat", "char_spans": [[4, 6]], "token_spans": [[1, 1]]}
                 ],
@@ -232,7 +328,12 @@ def test_mrqa_spans_include_their_last_character(tmp_path: Path) -> None:
     assert values(Mrqa(), written(tmp_path, gzip.compress(lines.encode()))) == [
         (
             2,
-            {"id": "q1", "question": "who?", "context": "the cat sat", "answers": [("cat", 4)]},
+            {
+                "id": "q1",
+                "question": "who?",
+                "context": "the cat sat",
+                "answers": {"text": ["cat"], "answer_start": [4], "accepted": ["Cat", "feline"]},
+            },
         )
     ]
 

@@ -6,7 +6,7 @@ Labels stand in the benchmark's order. Of MNLI's two development sets, `dev` is 
 from bursar.tasks.catalogue.entry import FilesEntry, Layout
 from bursar.tasks.kinds import Classify, Kind, Regress
 from bursar.tasks.metrics import ACCURACY, F1, MATTHEWS, PEARSON, SPEARMAN, Metric
-from bursar.tasks.readers import Reader, Tsv
+from bursar.tasks.readers import PlainTsv, Reader
 from bursar.tasks.shapes import Shape, Texts
 
 BINARY = Classify(("0", "1"))
@@ -14,7 +14,7 @@ ENTAILMENT = Classify(("entailment", "not_entailment"))
 INFERENCE = Classify(("entailment", "neutral", "contradiction"))
 
 THREE_SPLITS = {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"}
-WITH_HEADER = Tsv(wide="cut")
+WITH_HEADER = PlainTsv(wide="cut")
 
 SENTENCES = Texts("sentence1", "sentence2", "label", id="index")
 
@@ -46,7 +46,7 @@ GLUE = (
         BINARY,
         (MATTHEWS,),
         Texts("sentence", label="label"),
-        reader=Tsv(("source", "label", "mark", "sentence"), wide="cut"),
+        reader=PlainTsv(("source", "label", "mark", "sentence"), wide="cut"),
         test=Texts("sentence", id="index"),
     ),
     _entry(
@@ -80,7 +80,7 @@ GLUE = (
         "MNLI",
         INFERENCE,
         (ACCURACY,),
-        Texts("sentence1", "sentence2", "gold_label", id="index"),
+        Texts("sentence1", "sentence2", "gold_label", id="index", passage="sentence1"),
         files={
             "train": "train.tsv",
             "dev": "dev_matched.tsv",
@@ -90,7 +90,12 @@ GLUE = (
             "diagnostic": "../diagnostic/diagnostic.tsv",
         },
     ),
-    _entry("QNLI", ENTAILMENT, (ACCURACY,), Texts("question", "sentence", "label", id="index")),
+    _entry(
+        "QNLI",
+        ENTAILMENT,
+        (ACCURACY,),
+        Texts("question", "sentence", "label", id="index", passage="question"),
+    ),
     _entry("RTE", ENTAILMENT, (ACCURACY,), SENTENCES),
     _entry("WNLI", BINARY, (ACCURACY,), SENTENCES),
 )

@@ -3,24 +3,37 @@
 SNLI's pairs on which its annotators did not agree (label `-`) are skipped and counted.
 """
 
+from dataclasses import replace
+
 from bursar.tasks.catalogue.entry import FilesEntry, Layout
 from bursar.tasks.kinds import Classify
 from bursar.tasks.metrics import ACCURACY
-from bursar.tasks.readers import Jsonl, Reader, Tsv
+from bursar.tasks.readers import Jsonl, PlainTsv, Reader
 from bursar.tasks.shapes import Texts
 
 SIMPLE = Texts("premise", "hypothesis", "label", unlabelled="-")
 OFFICIAL = Texts("sentence1", "sentence2", "gold_label", unlabelled="-")
 ENTAILS = Texts("premise", "hypothesis", "label", aliases=(("entails", "entailment"),))
+TABS = PlainTsv(("premise", "hypothesis", "label"), wide="cut")
 
 
-def _layout(names: str, reader: Reader, shape: Texts, *folders: str) -> Layout:
+def _layout(names: str, reader: Reader, shape: Texts, folders: tuple[str, ...]) -> Layout:
     files = {split: names.format(split) for split in ("train", "dev", "test")}
     return Layout(files, reader, shape, folders, unlabelled=frozenset())
 
 
-_SNLI = ("snli", "snli/snli_1.0", "snli_1.0", ".")
-_SCITAIL = ("scitail", "SciTailV1.1", "scitail/SciTailV1.1", ".")
+def _snli(names: str, reader: Reader, shape: Texts, *others: str) -> Layout:
+    """A distribution of SNLI, whose own splits share no premise."""
+    return _layout(names, reader, replace(shape, passage=shape.text), ("snli", *others))
+
+
+def _scitail(names: str, reader: Reader, shape: Texts, *others: str) -> Layout:
+    """A distribution of SciTail, whose own splits share no hypothesis."""
+    return _layout(names, reader, replace(shape, passage=shape.pair), ("scitail", *others))
+
+
+_SNLI = ("snli/snli_1.0", "snli_1.0", ".")
+_SCITAIL = ("SciTailV1.1", "scitail/SciTailV1.1", ".")
 
 INFERENCE = (
     FilesEntry(
@@ -28,9 +41,9 @@ INFERENCE = (
         Classify(("entailment", "neutral", "contradiction")),
         (ACCURACY,),
         (
-            _layout("{}.jsonl", Jsonl(), SIMPLE, "snli"),
-            _layout("snli_1.0_{}.jsonl", Jsonl(), OFFICIAL, *_SNLI),
-            _layout("snli_1.0_{}.txt", Tsv(wide="cut"), OFFICIAL, *_SNLI),
+            _snli("{}.jsonl", Jsonl(), SIMPLE),
+            _snli("snli_1.0_{}.jsonl", Jsonl(), OFFICIAL, *_SNLI),
+            _snli("snli_1.0_{}.txt", PlainTsv(wide="cut"), OFFICIAL, *_SNLI),
         ),
     ),
     FilesEntry(
@@ -38,25 +51,10 @@ INFERENCE = (
         Classify(("entailment", "neutral")),
         (ACCURACY,),
         (
-            _layout("{}.jsonl", Jsonl(), SIMPLE, "scitail"),
-            _layout(
-                "snli_format/scitail_1.0_{}.txt",
-                Jsonl(),
-                OFFICIAL,
-                *_SCITAIL,
-            ),
-            _layout(
-                "tsv_format/scitail_1.0_{}.tsv",
-                Tsv(("premise", "hypothesis", "label"), wide="cut"),
-                ENTAILS,
-                *_SCITAIL,
-            ),
-            _layout(
-                "scitail_1.0_{}.tsv",
-                Tsv(("premise", "hypothesis", "label"), wide="cut"),
-                ENTAILS,
-                *_SCITAIL,
-            ),
+            _scitail("{}.jsonl", Jsonl(), SIMPLE),
+            _scitail("snli_format/scitail_1.0_{}.txt", Jsonl(), OFFICIAL, *_SCITAIL),
+            _scitail("tsv_format/scitail_1.0_{}.tsv", TABS, ENTAILS, *_SCITAIL),
+            _scitail("scitail_1.0_{}.tsv", TABS, ENTAILS, *_SCITAIL),
         ),
     ),
 )

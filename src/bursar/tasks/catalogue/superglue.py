@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from bursar.tasks.catalogue.entry import FilesEntry, Layout
+from bursar.tasks.cells import name, position
 from bursar.tasks.kinds import Choose, Classify, Kind
 from bursar.tasks.metrics import (
     ACCURACY,
@@ -18,7 +19,7 @@ from bursar.tasks.metrics import (
 from bursar.tasks.readers import Jsonl, Record
 from bursar.tasks.readers.record import brief
 from bursar.tasks.rows import ChoiceRow, Mark, TextRow
-from bursar.tasks.shapes import Shape, Skip, Texts, name, position
+from bursar.tasks.shapes import Shape, Skip, Texts
 
 FILES = {"train": "train.jsonl", "dev": "val.jsonl", "test": "test.jsonl"}
 TRUTH = ("false", "true")
@@ -74,6 +75,7 @@ class Wsc:
             label=name(record, "label", record["label"]) if self.labelled else None,
             marks=tuple(_words(target, text, span) for span in ("span1", "span2")),
             id=str(record["idx"]),
+            passage=text,
         )
 
 
@@ -81,7 +83,8 @@ class Wsc:
 class MultiRC:
     """MultiRC: is this answer to a question about a passage right? A row for each answer.
 
-    A question's answers are a group; a row's id is passage, question and answer.
+    A question's answers are a group, scored together; all answers to questions about a text are
+    held out together. A row's id is passage, question and answer.
     """
 
     labelled: bool = True
@@ -105,6 +108,7 @@ class MultiRC:
                     label=name(answer, "label", answer["label"]) if self.labelled else None,
                     group=group,
                     id=f"{group}/{answer['idx']}",
+                    passage=text,
                 )
 
 
@@ -236,7 +240,7 @@ SUPERGLUE = (
         "BoolQ",
         Classify(TRUTH),
         (ACCURACY,),
-        Texts("question", "passage", "label", id="idx"),
+        Texts("question", "passage", "label", id="idx", passage="passage"),
     ),
     _entry(
         "CB",

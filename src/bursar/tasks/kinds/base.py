@@ -97,6 +97,10 @@ class Kind(ABC):
     def width(self) -> int:
         """How many outputs the head has."""
 
+    def usual_metrics(self) -> tuple[str, ...]:
+        """Return the names of the metrics that a task has unless it says others."""
+        return self.usual
+
     def head(self, inputs: int, make: Callable[[int, int], "nn.Module"]) -> "nn.Module":
         """Make the task's head.
 

@@ -10,7 +10,7 @@ from bursar.errors import UserError
 from bursar.tasks import metrics as m
 from bursar.tasks.column_map import ColumnMap
 from bursar.tasks.kinds.base import Columns, Kind, Scored
-from bursar.tasks.kinds.texts import only, reader, seconds
+from bursar.tasks.kinds.texts import cut, only, reader, seconds
 from bursar.tasks.rows import ChoiceRow, Row
 from bursar.tasks.shapes import Choices, Shape
 
@@ -55,12 +55,15 @@ class Choose(Kind):
         questions = only(rows, ChoiceRow, where)
         labels = np.array([_label(row, where) for row in questions], dtype=np.int64)
         pairs = [(row.text, choice) for row in questions for choice in row.choices]
-        encodings = reader(tokenizer, where).encode(*zip(*pairs, strict=True))
+        words = reader(tokenizer, where)
+        encodings = words.encode(*zip(*pairs, strict=True))
+        counts = [len(row.choices) for row in questions]
+        starts = np.cumsum([0, *counts[:-1]])
         return Columns(
-            dense={"labels": labels},
+            dense={"labels": labels, "cut": np.logical_or.reduceat(cut(encodings, words), starts)},
             ragged={"input_ids": [np.array(encoding.ids) for encoding in encodings]},
             per_sequence={"second": seconds(encodings)},
-            sequences=[len(row.choices) for row in questions],
+            sequences=counts,
         )
 
     def fit(self, train: "Encoded") -> Self:

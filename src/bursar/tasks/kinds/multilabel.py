@@ -1,7 +1,7 @@
 """Any number of classes a row."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -49,7 +49,8 @@ class MultiLabel(Kind):
     @classmethod
     def shape(cls, columns: ColumnMap) -> Shape:
         """Return texts with several classes."""
-        return Texts(columns.text, columns.pair, columns.label, holds="names")
+        texts = Texts(columns.text, columns.pair, columns.label, holds="names")
+        return replace(texts, separator=columns.separator)
 
     @classmethod
     def for_task(cls, labels: tuple[str, ...] | None, train: Source) -> Self:

@@ -12,6 +12,7 @@ from bursar.tasks import metrics as m
 from bursar.tasks.column_map import ColumnMap
 from bursar.tasks.kinds.base import Array, Columns, Kind, Scored
 from bursar.tasks.kinds.texts import only, reader
+from bursar.tasks.metrics import normalised
 from bursar.tasks.rows import Answer, QuestionRow, Row, Source
 from bursar.tasks.shapes import Questions, Shape
 
@@ -87,20 +88,27 @@ class Span(Kind):
         )
         flat = [window for of_row in windows for window in of_row]
         spans = [
-            _span(row, window)
+            [_span(row, window) for window in of_row]
             for row, of_row in zip(asked, windows, strict=True)
-            for window in of_row
         ]
-        starts, ends = np.array(spans, dtype=np.int64).T
+        counts = [len(of_row) for of_row in windows]
+        starts, ends = np.array([span for of_row in spans for span in of_row], dtype=np.int64).T
         context = [(window.first, window.first + len(window.chars)) for window in flat]
+        lost = [_lost(row, of_row) for row, of_row in zip(asked, spans, strict=True)]
         return Columns(
-            dense={"starts": starts, "ends": ends, "context": np.array(context, dtype=np.int32)},
+            dense={
+                "starts": starts,
+                "ends": ends,
+                "context": np.array(context, dtype=np.int32),
+                "cut": np.array([window.cut for window in flat]),
+                "lost": np.repeat(lost, counts),
+            },
             ragged={
                 "input_ids": [window.ids for window in flat],
                 "chars": [_chars(window) for window in flat],
             },
             per_sequence={"second": np.array([window.second for window in flat], dtype=np.int32)},
-            items=[len(of_row) for of_row in windows],
+            items=counts,
         )
 
     def fit(self, train: "Encoded") -> Self:
@@ -162,7 +170,7 @@ class Span(Kind):
             assert isinstance(row, QuestionRow)
             start, end = self._characters(windows, raw, split)
             predicted.append(row.context[start:end])
-            expected.append(_accepted(row))
+            expected.append(self._accepted(row))
         return Scored(predicted, expected)
 
     def _characters(
@@ -182,7 +190,16 @@ class Span(Kind):
         asked = [row for row in rows if isinstance(row, QuestionRow)]
         words = ["".join(row.context.split(maxsplit=1)[:1]) for row in asked]
         guesses = [""] * len(asked) if self.no_answer else words
-        return Scored(guesses, [_accepted(row) for row in asked])
+        return Scored(guesses, [self._accepted(row) for row in asked])
+
+    def _accepted(self, row: QuestionRow) -> tuple[str, ...]:
+        """Return the texts that count as right; none do where the question has no answer."""
+        texts = row.accepted
+        if texts is None:
+            texts = tuple(answer.text for answer in row.answers or ())
+        if self.no_answer:  # SQuAD 2's script passes over answers of nothing but articles.
+            texts = tuple(text for text in texts if normalised(text))
+        return tuple(dict.fromkeys(texts))
 
     def columns_spec(self) -> dict[str, Any]:
         """Name and stride."""
@@ -195,6 +212,11 @@ def _span(row: QuestionRow, window: "Window") -> tuple[int, int]:
         return UNLABELLED, UNLABELLED
     found = (_tokens_of(answer, window) for answer in row.answers)
     return next((span for span in found if span is not None), (0, 0))
+
+
+def _lost(row: QuestionRow, spans: Sequence[tuple[int, int]]) -> bool:
+    """Return whether a question has answers, but none that a window holds whole."""
+    return bool(row.answers) and all(span == (0, 0) for span in spans)
 
 
 def _tokens_of(answer: Answer, window: "Window") -> tuple[int, int] | None:
@@ -228,7 +250,3 @@ def _by_row(split: "Encoded") -> list[NDArray[np.int64]]:
     """The windows of each row, in order."""
     borders = np.flatnonzero(np.diff(split.dense["row"])) + 1
     return np.split(np.arange(len(split)), borders)
-
-
-def _accepted(row: QuestionRow) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(answer.text for answer in row.answers or ()))

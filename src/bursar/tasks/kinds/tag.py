@@ -11,7 +11,7 @@ from bursar.errors import UserError
 from bursar.tasks import metrics as m
 from bursar.tasks.column_map import ColumnMap
 from bursar.tasks.kinds.base import Array, Columns, Kind, Scored
-from bursar.tasks.kinds.texts import different, found_labels, numbers_of, only, reader
+from bursar.tasks.kinds.texts import cut, different, found_labels, numbers_of, only, reader
 from bursar.tasks.rows import Row, Source, WordsRow
 from bursar.tasks.shapes import Shape, Words
 
@@ -64,6 +64,10 @@ class Tag(Kind):
         """Make the kind with these tags, or those of the training rows."""
         return cls(labels or found_labels(train))
 
+    def usual_metrics(self) -> tuple[str, ...]:
+        """Return entity F1, or accuracy where tags do not say where entities begin."""
+        return self.usual if m.marks_entities(self.labels) else ("accuracy",)
+
     @property
     def width(self) -> int:
         """A logit for each tag."""
@@ -72,12 +76,16 @@ class Tag(Kind):
     def encode(self, rows: Sequence[Row], tokenizer: "Tokenizer | None", where: str) -> Columns:
         """Token ids, each token's tag, and the number of the word that it begins."""
         sentences = only(rows, WordsRow, where)
-        encodings = reader(tokenizer, where).encode_words([row.words for row in sentences])
+        tokens = reader(tokenizer, where)
+        encodings = tokens.encode_words([row.words for row in sentences])
         words = [_begun(encoding) for encoding in encodings]
         tags = [self._tags(row, begun, where) for row, begun in zip(sentences, words, strict=True)]
         ids: list[Array] = [np.array(encoding.ids) for encoding in encodings]
         return Columns(
-            dense={"tagged": np.array([row.tags is not None for row in sentences], dtype=np.int8)},
+            dense={
+                "tagged": np.array([row.tags is not None for row in sentences], dtype=np.int8),
+                "cut": cut(encodings, tokens),
+            },
             ragged={"input_ids": ids, "tags": tags, "words": words},
         )
 

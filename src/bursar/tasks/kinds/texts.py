@@ -80,9 +80,11 @@ def encode_texts(
     marks: int = 0,
 ) -> Columns:
     """Token ids, where the second text starts, and where the marked pieces stand."""
-    encodings = reader(tokenizer, where).encode(
+    words = reader(tokenizer, where)
+    encodings = words.encode(
         [row.text for row in rows], [row.pair for row in rows], offsets=marks > 0
     )
+    dense = dense | {"cut": cut(encodings, words)}
     if marks:
         dense = dense | {"marks": _marks(rows, encodings, marks, where)}
     return Columns(
@@ -90,6 +92,12 @@ def encode_texts(
         ragged={"input_ids": [np.array(encoding.ids) for encoding in encodings]},
         per_sequence={"second": seconds(encodings)},
     )
+
+
+def cut(encodings: Sequence["Encoding"], tokenizer: "Tokenizer") -> NDArray[np.bool_]:
+    """Return which sequences are not whole: the tokenizer cut them at its longest."""
+    longest = tokenizer.max_length
+    return np.array([len(each.ids) == longest and bool(each.overflowing) for each in encodings])
 
 
 def seconds(encodings: Sequence["Encoding"]) -> NDArray[np.int32]:

@@ -7,6 +7,17 @@ from bursar.tasks.readers.mrqa import Mrqa
 from bursar.tasks.readers.parquet import Parquet
 from bursar.tasks.readers.record import Reader, Record
 from bursar.tasks.readers.squad import Squad
-from bursar.tasks.readers.tsv import Tsv
+from bursar.tasks.readers.tsv import PlainTsv, Tsv
 
-__all__ = ["Conll", "Csv", "Jsonl", "Mrqa", "Parquet", "Reader", "Record", "Squad", "Tsv"]
+__all__ = [
+    "Conll",
+    "Csv",
+    "Jsonl",
+    "Mrqa",
+    "Parquet",
+    "PlainTsv",
+    "Reader",
+    "Record",
+    "Squad",
+    "Tsv",
+]

@@ -29,7 +29,7 @@ def _sentence(path: Path, numbered: list[tuple[int, str]]) -> Record:
     width = min(line.count("\t") + 1, 2)
     fields = [_fields(path, at, line, width) for at, line in numbered]
     values = dict(zip(("words", "tags"), map(list, zip(*fields, strict=True)), strict=False))
-    return Record(str(path), first, values, ("words", "tags"))
+    return Record(str(path), first, values, tuple(values))
 
 
 def _fields(path: Path, at: int, line: str, width: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Comma-separated values with quoting, as spreadsheets write them."""
+"""Values with quoting, as spreadsheets and libraries of tables write them."""
 
 import csv
 from collections.abc import Iterator
@@ -8,16 +8,22 @@ from pathlib import Path
 from bursar.errors import UserError
 from bursar.tasks.readers.lines import LONGEST_LINE, lines
 from bursar.tasks.readers.record import Record
-from bursar.tasks.readers.tsv import header, too_wide
+from bursar.tasks.readers.table import header, too_wide
 
 
 @dataclass(frozen=True)
 class Csv:
-    """Reads comma-separated values; the first row is the header, blank lines hold no record."""
+    """Reads quoted values; the first row is the header, blank lines hold no record.
+
+    Args:
+        delimiter: what stands between them.
+    """
+
+    delimiter: str = ","
 
     def records(self, path: Path) -> Iterator[Record]:
         """The records of a file in order, read as they are asked for."""
-        numbered = _rows(path)
+        numbered = _rows(path, self.delimiter)
         names = header(path, next(numbered, (1, [""]))[1])
         for at, fields in numbered:
             record = Record(str(path), at, dict(zip(names, fields, strict=False)), names)
@@ -26,8 +32,9 @@ class Csv:
             yield record
 
 
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    parser = csv.reader((line + "\n" for _, line in lines(path)), strict=True)
+def _rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    text = (line + "\n" for _, line in lines(path))
+    parser = csv.reader(text, delimiter=delimiter, strict=True)
     while True:
         at = parser.line_num + 1
         try:

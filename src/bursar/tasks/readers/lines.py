@@ -1,6 +1,7 @@
 """The lines of a text file, gzipped or plain: what all formats made of lines stand on."""
 
 import gzip
+import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import BinaryIO, cast
 from bursar.errors import UserError
 
 GZIP_MAGIC = b"\x1f\x8b"
+BLOCK = 2**20
 LONGEST_LINE = 2**26
 """A longer line is no row of a data set, and reading it would fill the memory."""
 
@@ -28,19 +30,39 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 def raw(path: Path) -> BufferedReader:
     """A file's bytes as they lie on disk."""
+    check_regular(path)
     try:
         return path.open("rb")
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file.") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
 
 
+def check_regular(path: Path) -> None:
+    """Raise unless this is a file that can be read twice: opening a pipe would wait for ever."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file.") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise UserError(
+            f"{path}: expected a regular file, found a pipe or a device, which cannot be read "
+            "twice; save what it gives to a file first."
+        )
+
+
 def contents(path: Path) -> bytes:
     """All bytes of a file, for formats that cannot be read piece by piece."""
+    return b"".join(blocks(path))
+
+
+def blocks(path: Path) -> Iterator[bytes]:
+    """A file's bytes, unpacked if it is gzipped, in blocks."""
     with opened(path) as file:
         try:
-            return file.read()
+            while block := file.read(BLOCK):
+                yield block
         except (EOFError, OSError, zlib.error) as error:
             raise UserError(f"{path}: damaged or truncated ({error}).") from None
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bursar.tasks.readers.jsonl import Jsonl
 from bursar.tasks.readers.record import Record, brief
@@ -12,8 +13,10 @@ from bursar.tasks.readers.record import Record, brief
 class Mrqa:
     """Reads MRQA jsonl into one record a question: `id`, `question`, `context`, `answers`.
 
-    An answer is a pair of its text, as it stands in the context, and its first character; the
-    format's spans include their last character. A record stands at the line of its context.
+    `answers` maps `text` and `answer_start` to the texts that were detected in the context and
+    their first characters, for training, and `accepted` to the texts that the official script
+    scores against. The format's spans include their last character. A record stands at the line of
+    its context.
     """
 
     def records(self, path: Path) -> Iterator[Record]:
@@ -25,19 +28,24 @@ class Mrqa:
 
 
 def _question(question: Record, context: str) -> Record:
-    answers = None
-    if "detected_answers" in question.values:
-        answers = list(_answers(question, context))
     values = {
         "id": question["qid"],
         "question": question["question"],
         "context": context,
-        "answers": answers,
+        "answers": _answers(question, context) if "detected_answers" in question.values else None,
     }
     return Record(question.where, question.at, values)
 
 
-def _answers(question: Record, context: str) -> Iterator[tuple[str, int]]:
+def _answers(question: Record, context: str) -> dict[str, list[Any]]:
+    detected = list(_detected(question, context))
+    texts = [text for text, _ in detected]
+    accepted = list(question.list("answers")) if "answers" in question.values else texts
+    starts = [start for _, start in detected]
+    return {"text": texts, "answer_start": starts, "accepted": accepted}
+
+
+def _detected(question: Record, context: str) -> Iterator[tuple[str, int]]:
     for answer in question.inners("detected_answers"):
         for span in answer.list("char_spans"):
             start, last = _bounds(answer, span, len(context))

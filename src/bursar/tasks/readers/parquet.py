@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bursar.errors import UserError
+from bursar.tasks.readers.lines import check_regular
 from bursar.tasks.readers.record import Record
 
 
@@ -19,6 +20,7 @@ class Parquet:
             import pyarrow.parquet as pq
         except ImportError:
             raise UserError(f"{path}: needs pyarrow; pip install 'bursar[parquet]'.") from None
+        check_regular(path)
         at = 0
         try:
             with pq.ParquetFile(path) as file:
@@ -26,8 +28,6 @@ class Parquet:
                     for values in batch.to_pylist():
                         at += 1
                         yield Record(str(path), at, values)
-        except FileNotFoundError:
-            raise UserError(f"{path}: no such file.") from None
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             reason = str(error).splitlines()[0].rstrip(".")
             raise UserError(f"{path}, row {at + 1}: not readable as Parquet ({reason}).") from None

@@ -1,18 +1,33 @@
-"""Tab-separated values in which a quotation mark is text."""
+"""Tab-separated values: of benchmarks, in which a quotation mark is text, and of a user's own."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from bursar.errors import UserError
+from bursar.tasks.readers.csv import Csv
 from bursar.tasks.readers.lines import lines
-from bursar.tasks.readers.record import Record
+from bursar.tasks.readers.quoting import is_quoted
+from bursar.tasks.readers.record import Reader, Record
+from bursar.tasks.readers.table import header, too_wide
 
 
 @dataclass(frozen=True)
 class Tsv:
-    """Reads tab-separated values; blank lines hold no record.
+    """Reads a user's own tab-separated values, whether they are quoted as in CSV or not.
+
+    The file decides: `quoting.is_quoted` says how.
+    """
+
+    def records(self, path: Path) -> Iterator[Record]:
+        """The records of a file in order, read as they are asked for."""
+        reader: Reader = Csv("\t") if is_quoted(path) else PlainTsv()
+        return reader.records(path)
+
+
+@dataclass(frozen=True)
+class PlainTsv:
+    """Reads tab-separated values in which a quotation mark is text; blank lines hold no record.
 
     Args:
         header: the columns' names where the file does not begin with them.
@@ -35,16 +50,3 @@ class Tsv:
             if len(fields) > len(names) and self.wide == "error":
                 raise too_wide(record, len(fields))
             yield record
-
-
-def header(path: Path, names: list[str]) -> tuple[str, ...]:
-    """The names of the columns, each of which must be there once."""
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise UserError(f"{path}, row 1: the header has column {twice[0]!r} twice.")
-    return tuple(names)
-
-
-def too_wide(record: Record, found: int) -> UserError:
-    """The sentence for a row that has more columns than the header."""
-    return record.error(f"too many columns, {found} where the header has {len(record.columns)}")

@@ -1,0 +1,53 @@
+"""What docs/tasks.md says of files is so."""
+
+from pathlib import Path
+
+import pytest
+
+from bursar.tasks.catalogue import ENTRIES
+from bursar.tasks.catalogue.entry import FilesEntry
+from bursar.tasks.readers import Jsonl
+from bursar.tasks.rows import Answer, QuestionRow, TextRow
+from bursar.tasks.shapes import Questions, Texts
+from bursar.tasks.sources import FileSource
+from bursar.tasks.submissions import GLUE_FILES, SUPERGLUE_FILES
+
+PAGE = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text()
+
+
+def shown(tmp_path: Path, key: str) -> Path:
+    """The page's JSON lines that begin with a key, as a file."""
+    path = tmp_path / "shown.jsonl"
+    lines = [line for line in PAGE.splitlines() if line.startswith(f'{{"{key}"')]
+    path.write_text("\n".join(lines))
+    return path
+
+
+def test_every_form_of_answers_is_read(tmp_path: Path) -> None:
+    source = FileSource(shown(tmp_path, "q"), Jsonl(), Questions("q", "c", "a"))
+    bob = (Answer("Bob", 7),)
+    rows = [(row.answers, row.accepted) for row in source.rows() if isinstance(row, QuestionRow)]
+    assert rows == [(bob, None), (bob, None), (bob, ("Bob", "Robert")), (bob, None), ((), None)]
+
+
+def test_every_form_of_several_classes_is_read(tmp_path: Path) -> None:
+    shape = Texts("text", label="topics", holds="names")
+    source = FileSource(shown(tmp_path, "text"), Jsonl(), shape)
+    rows = [row.label for row in source.rows() if isinstance(row, TextRow)]
+    assert rows == [("delivery", "price")] * 2
+
+
+@pytest.mark.parametrize(
+    "entry", [e for e in ENTRIES if isinstance(e, FilesEntry)], ids=lambda entry: entry.name
+)
+def test_every_layout_is_on_the_page(entry: FilesEntry) -> None:
+    for layout in entry.layouts:
+        folder = layout.folders[0].split("/")[-1]
+        assert folder in PAGE
+        file = layout.files["train"].split("/")[-1]
+        assert f"`{file}`" in PAGE or file.rsplit(".", 1)[0] in PAGE
+
+
+def test_every_submission_file_is_on_the_page() -> None:
+    for file in (*GLUE_FILES.values(), *SUPERGLUE_FILES.values()):
+        assert f"`{file}`" in PAGE
