@@ -1,6 +1,7 @@
 """The command line: what each command prints, and what bad input gets."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,9 +14,11 @@ import pytest
 import yaml
 from rich.console import Console
 
-from bursar import cli
 from bursar.cli import main
+from bursar.config import RunConfig
+from bursar.journal import Step
 from bursar.progress import Bars, Lines, live
+from bursar.records import UnitRecord
 
 SMALL = {
     "encoder": "small",
@@ -128,7 +131,7 @@ def test_quiet_prints_the_score_and_nothing_else(
     assert bursar("resume", tmp_path / "run", "--quiet") == said
 
 
-def test_a_run_goes_to_the_folder_of_its_name_where_the_user_stands(
+def test_a_run_goes_to_the_folder_of_its_name_below_the_working_directory(
     bursar: Bursar, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -242,7 +245,7 @@ def test_a_comparison_runs_each_policy_once(bursar: Bursar, project: Path, tmp_p
         (("--policies", "{eta: 1}"), ["--policies", "expected a name"]),
         (("--policies", "3"), ["--policies"]),
         (("--policies", ""), ["--policies", "expected at least one value"]),
-        (("--policies", "[random"), ["--policies", "with commas between"]),
+        (("--policies", "[random"), ["--policies", "expected YAML"]),
         (("--policies", "random,random"), ["--policies", "different values", "random twice"]),
         (("--policies", "random", "--seeds", "1,x"), ["--seeds", "found 'x'"]),
         (("--policies", "random", "--seeds", "-1"), ["--seeds", "found -1"]),
@@ -428,19 +431,29 @@ def test_a_loss_that_is_no_number_exits_with_1(
     assert "no number to go on from" in line
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_run_says_how_to_go_on(
-    bursar: Bursar, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: int, bursar: Bursar, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(self: Lines, step: int, *_: object) -> None:
-        if step == 4:
-            raise KeyboardInterrupt
+    def stop(self: Lines, record: UnitRecord) -> None:
+        if record.step == 4:
+            signal.raise_signal(number)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Lines, "stepped", stop)
+        patch.setattr(Lines, "advanced", stop)
         said = bursar("run", project, "--out", tmp_path / "run")
-    assert said.code == 130
-    assert said.err == "bursar: stopped; `bursar resume` goes on from the last checkpoint\n"
-    assert bursar("resume", tmp_path / "run", "-q").code == 0
+    assert said.code == 128 + number
+    folder = tmp_path / "run"
+    assert said.err == (
+        "bursar: stopped behind step 4 of 6, with a checkpoint; "
+        f"go on by `bursar resume {folder}`\n"
+    )
+    assert [path.name for path in (folder / "checkpoints").iterdir()] == ["step-4"]
+    assert bursar("resume", folder, "-q").code == 0
+
+
+def of_steps(steps: int) -> RunConfig:
+    return RunConfig(tasks=["mood"], budget={"steps": steps})
 
 
 def test_a_fault_of_the_world_is_one_sentence(
@@ -449,17 +462,16 @@ def test_a_fault_of_the_world_is_one_sentence(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", "cache")
 
-    monkeypatch.setattr(cli, "_run_new", full)
+    monkeypatch.setattr("bursar.training.run.run", full)
     said = bursar("run", project, "--out", tmp_path / "run", "-q")
     assert (said.code, said.out) == (1, "")
     assert said.err == "bursar: [Errno 28] No space left on device: 'cache'\n"
 
 
-def test_a_policy_of_ones_own_lies_where_the_user_stands(
-    bursar: Bursar, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_policy_of_ones_own_lies_beside_the_run_file(
+    bursar: Bursar, project: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a_policy_that_lies_here.py").write_text(
+    (project.parent / "a_policy_that_lies_here.py").write_text(
         "from bursar.policies import Random\n\nclass Mine(Random):\n    pass\n"
     )
     mine = ("--set", "policy=a_policy_that_lies_here:Mine", "--set", "budget.steps=2")
@@ -482,13 +494,14 @@ def test_a_terminal_gets_a_bar_with_shares_loss_and_speed() -> None:
     screen = StringIO()
     console = Console(file=screen, force_terminal=True, width=160)
     with live(console) as progress:
-        bars = Bars(progress, "a [run]", 20)
+        bars = Bars(progress, "a [run]", of_steps(20))
         bars.reading("mood", "train", 2048)
         progress.refresh()
         bars.working("round 1: batch 7")
         progress.refresh()
         for step in range(1, 21):
-            bars.stepped(step, "mood" if step % 4 else "size", 0.5, 100)
+            task = "mood" if step % 4 else "size"
+            bars.advanced(Step(step, task, 0.5, loss=0.5, tokens=100))
         bars.evaluated(20, {}, 0.625, best=True)
         progress.refresh()
     shown = screen.getvalue()
@@ -506,11 +519,11 @@ def test_a_terminal_gets_a_bar_with_shares_loss_and_speed() -> None:
 
 def test_a_pipe_gets_about_ten_lines_a_run() -> None:
     screen = StringIO()
-    lines = Lines(Console(file=screen, width=80), "[bold]run", 1000)
+    lines = Lines(Console(file=screen, width=80), "[bold]run", of_steps(1000))
     for rows in (2048, 4096):
         lines.reading("mood", "train", rows)
     for step in range(1, 1001):
-        lines.stepped(step, "mood", 0.25, 10)
+        lines.advanced(Step(step, "mood", 0.5, loss=0.25, tokens=10))
     lines.evaluated(1000, {}, 0.5, best=False)
     shown = screen.getvalue().splitlines()
     assert shown[0] == "[bold]run: reading mood train"
@@ -521,7 +534,7 @@ def test_a_pipe_gets_about_ten_lines_a_run() -> None:
 def test_a_pipe_hears_of_a_long_step_only_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     screen, clock = StringIO(), iter([0.0, 9.0, 11.0, 11.0, 20.0])
     monkeypatch.setattr("bursar.progress.time.monotonic", lambda: next(clock))
-    lines = Lines(Console(file=screen, width=80), "run", 10)
+    lines = Lines(Console(file=screen, width=80), "run", of_steps(10))
     for batch in (1, 2, 3):
         lines.working(f"round 1: batch {batch}")
     assert screen.getvalue().splitlines() == ["run: round 1: batch 2"]

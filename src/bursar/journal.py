@@ -147,7 +147,7 @@ class Journal:
     >>> path = Path(tempfile.mkdtemp()) / "journal.jsonl"
     >>> with Journal.create(path, Opening("demo", ["a", "b"], {}, 1, {}, {})) as journal:
     ...     draw = bursar.Random(["a", "b"]).ask(np.random.default_rng(1))
-    ...     journal.draw(1, Outcome(draw, loss=0.7))
+    ...     step = journal.draw(1, Outcome(draw, loss=0.7))
     >>> [record.kind for record in read(path)]
     ['run', 'shares', 'step']
     """

@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
@@ -12,6 +13,7 @@ from bursar.models.encoders import quiet
 from bursar.models.multitask import MultiTaskModel
 from bursar.models.spec import ModelSpec
 from bursar.models.tokenizers import Corpus, tokenizer_for
+from bursar.tasks.batches import ready_batch
 from bursar.tasks.kinds import Choose, Classify, Kind, MultiLabel, Regress, Span, Tag
 from bursar.tasks.tokenizer import Tokenizer
 
@@ -65,7 +67,9 @@ def test_what_was_saved_gives_the_same_logits(spec: ModelSpec, tmp_path: Path) -
     inputs = columns(words, SENTENCES[:3])
     with torch.inference_mode():
         for task in KINDS:
-            torch.testing.assert_close(again(task, inputs), model(task, inputs), rtol=0, atol=1e-6)
+            batch = ready_batch(task, np.arange(3), inputs, {})
+            found, expected = again(batch)[task], model(batch)[task]
+            torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("encoder", ["cnn", "lenet"])
@@ -79,9 +83,9 @@ def test_a_saved_model_of_pictures_gives_the_same_logits(encoder: str, tmp_path:
     pixels = torch.randint(0, 255, (4, 28, 28), generator=torch.Generator().manual_seed(1))
     inputs = {"pixels": pixels.to(torch.uint8)}
     with torch.inference_mode():
-        torch.testing.assert_close(
-            again("digits/left", inputs), model("digits/left", inputs), rtol=0, atol=1e-6
-        )
+        batch = ready_batch("digits/left", np.arange(4), inputs, {})
+        found, expected = again(batch)["digits/left"], model(batch)["digits/left"]
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("spec", [SMALL, MINILM], ids=["small", "minilm"])

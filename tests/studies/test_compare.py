@@ -1,18 +1,12 @@
 """A comparison: who is run with which seed, where, and what the table says of it."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bursar.config import RunConfig
 from bursar.studies.compare import Comparison, compare, label
 from bursar.training.folder import Finished, Scores
-
-
-def rival(policy: Any) -> RunConfig:
-    return RunConfig.model_validate({"tasks": ["a", "b"], "policy": policy})
 
 
 def scored(a: float, b: float) -> Finished:
@@ -25,21 +19,24 @@ def called() -> list[tuple[RunConfig, Path]]:
     return []
 
 
-@pytest.fixture
-def run_one(called: list[tuple[RunConfig, Path]]) -> Callable[[RunConfig, Path], Finished]:
-    def run(config: RunConfig, folder: Path) -> Finished:
+@pytest.fixture(autouse=True)
+def _no_training(called: list[tuple[RunConfig, Path]], monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(config: RunConfig, folder: Path, **_: object) -> Finished:
         called.append((config, folder))
         level = 0.5 if config.policy == {"name": "random"} else 0.7
         return scored(level + 0.01 * config.seed, level - 0.01 * config.seed)
 
-    return run
+    monkeypatch.setattr("bursar.training.run.run", run)
+
+
+RUN = {"tasks": ["a", "b"]}
 
 
 def test_every_policy_is_run_with_every_seed_in_a_folder_of_its_own(
-    called: list[tuple[RunConfig, Path]], run_one: Any, tmp_path: Path
+    called: list[tuple[RunConfig, Path]], tmp_path: Path
 ) -> None:
-    rivals = [rival("random"), rival({"name": "temperature", "temperature": 2})]
-    comparison = compare(rivals, [3, 5], tmp_path, run_one)
+    rivals = ["random", {"name": "temperature", "temperature": 2}]
+    comparison = compare(RUN, rivals, [3, 5], tmp_path)
     assert [(config.seed, config.policy) for config, _ in called] == [
         (3, {"name": "random"}),
         (3, {"name": "temperature", "temperature": 2}),
@@ -56,8 +53,8 @@ def test_every_policy_is_run_with_every_seed_in_a_folder_of_its_own(
     assert [len(folders) for folders in comparison.folders.values()] == [2, 2]
 
 
-def test_scores_are_told_by_policy_task_and_seed(run_one: Any, tmp_path: Path) -> None:
-    comparison = compare([rival("random"), rival("task_size")], [1, 2], tmp_path, run_one)
+def test_scores_are_told_by_policy_task_and_seed(tmp_path: Path) -> None:
+    comparison = compare(RUN, ["random", "task_size"], [1, 2], tmp_path)
     assert comparison.tasks == ["a", "b"]
     assert comparison.score("random", "a") == pytest.approx([0.51, 0.52])
     assert comparison.score("task_size", "b") == pytest.approx([0.69, 0.68])
@@ -71,11 +68,11 @@ def test_the_best_has_the_highest_mean_and_not_the_luckiest_seed() -> None:
 
 
 def test_long_policies_have_different_folders_that_a_file_system_takes(
-    called: list[tuple[RunConfig, Path]], run_one: Any, tmp_path: Path
+    called: list[tuple[RunConfig, Path]], tmp_path: Path
 ) -> None:
     shares = [{f"a task with a long name {k}": 0.1 + d for k in range(10)} for d in (0.0, 1e-9)]
-    rivals = [rival({"name": "fixed", "probabilities": each}) for each in shares]
-    compare(rivals, [1], tmp_path, run_one)
+    rivals = [{"name": "fixed", "probabilities": each} for each in shares]
+    compare(RUN, rivals, [1], tmp_path)
     names = [folder.parent.name for _, folder in called]
     assert len(set(names)) == 2
     assert all(len(name) < 100 for name in names)

@@ -27,7 +27,7 @@ TASKS = ["digits/left", "digits/right"]
 SIZES = {"digits/left": 100, "digits/right": 300}
 
 
-def make_run(config: RunConfig, folder: Path) -> None:
+def make_run(config: RunConfig, folder: Path, **_: object) -> None:
     """A training in name only: the first task is the harder one."""
     folder.mkdir(parents=True)
     policy = build_decider(config, RunInfo(SIZES, config.budget.steps, config.budget.batch))
@@ -138,10 +138,15 @@ def test_a_policy_file_is_whole_or_not_there(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["p.yaml"]
 
 
+@pytest.fixture(autouse=True)
+def _no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bursar.training.run.run", make_run)
+
+
 def test_the_loop_runs_improves_and_runs_again_on_all_logs(
     config: RunConfig, tmp_path: Path
 ) -> None:
-    stages = improve_loop(config, 2, tmp_path / "loop", make_run)
+    stages = improve_loop(config, 2, tmp_path / "loop")
     assert [stage.folder.name for stage in stages] == ["run-0", "run-1", "run-2"]
     assert stages[0].learned is None
     pooled = [Log.from_journal(stage.folder) for stage in stages[:2]]
@@ -160,29 +165,31 @@ class KilledError(Exception):
 
 @pytest.mark.parametrize("stage", [0, 1, 2])
 def test_a_loop_that_was_killed_goes_on_where_it_was(
-    config: RunConfig, tmp_path: Path, stage: int
+    config: RunConfig, tmp_path: Path, stage: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = improve_loop(config, 2, tmp_path / "whole", make_run)
+    whole = improve_loop(config, 2, tmp_path / "whole")
     ran: list[str] = []
 
-    def dying(config: RunConfig, folder: Path) -> None:
+    def dying(config: RunConfig, folder: Path, **_: object) -> None:
         if folder.name == f"run-{stage}":
             raise KilledError
         make_run(config, folder)
 
-    def counting(config: RunConfig, folder: Path) -> None:
+    def counting(config: RunConfig, folder: Path, **_: object) -> None:
         ran.append(folder.name)
         make_run(config, folder)
 
+    monkeypatch.setattr("bursar.training.run.run", dying)
     with pytest.raises(KilledError):
-        improve_loop(config, 2, tmp_path / "loop", dying)
-    stages = improve_loop(config, 2, tmp_path / "loop", counting)
+        improve_loop(config, 2, tmp_path / "loop")
+    monkeypatch.setattr("bursar.training.run.run", counting)
+    stages = improve_loop(config, 2, tmp_path / "loop")
     assert ran == [f"run-{i}" for i in range(stage, 3)]
     assert stages[2].learned == whole[2].learned
 
 
 def test_a_loop_does_not_go_on_under_other_settings(config: RunConfig, tmp_path: Path) -> None:
-    improve_loop(config, 1, tmp_path / "loop", make_run)
-    improve_loop(config, 2, tmp_path / "loop", make_run)
+    improve_loop(config, 1, tmp_path / "loop")
+    improve_loop(config, 2, tmp_path / "loop")
     with pytest.raises(UserError, match="settings"):
-        improve_loop(config, 2, tmp_path / "loop", make_run, Settings(entropy_weight=0.5))
+        improve_loop(config, 2, tmp_path / "loop", Settings(entropy_weight=0.5))
