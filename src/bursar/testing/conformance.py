@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bursar.errors import UserError
 from bursar.policies.base import Draw, Outcome, Policy
 from bursar.rng import stream
 from bursar.testing.outcomes import garbage, outcome_of
@@ -140,7 +141,10 @@ class PolicyConformance(ABC):
 
     def _restored(self, tasks: Sequence[str], state: dict[str, Any]) -> Policy:
         policy = self.make(tasks)
-        policy.load_state_dict(state)
+        try:
+            policy.load_state_dict(state)
+        except UserError as error:
+            raise AssertionError(str(error)) from error
         return policy
 
     def test_the_state_of_other_tasks_is_refused(self) -> None:
