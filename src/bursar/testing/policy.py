@@ -1,5 +1,6 @@
 """What every policy must do, whatever it decides by."""
 
+import copy
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -28,6 +29,9 @@ class PolicyConformance(ABC):
     Every test then makes its own policies, for one task, a few, or a thousand. Nothing here needs
     the clock, the network or a model; every random stream is fixed, so a pass is a pass for ever.
 
+    Outcomes come at once in some tests, and in others 5 or 20 draws late, out of order, twice or
+    never, as a loader that looks ahead and an evaluation that runs aside would have it.
+
     >>> import bursar
     >>> class RandomConforms(PolicyConformance):
     ...     def make(self, tasks):
@@ -39,6 +43,8 @@ class PolicyConformance(ABC):
     copies = 1000
     #: At most so many draws before the one that the chi-square test looks at.
     longest = 40
+    #: By how many draws outcomes are late.
+    delays = (0, 5, 20)
 
     @abstractmethod
     def make(self, tasks: Sequence[str]) -> Policy:
@@ -74,15 +80,16 @@ class PolicyConformance(ABC):
         """Chi-square over ten cells; a policy that conforms fails for one choice of seed in 10^6.
 
         A draw is turned into a number that is uniform on [0, 1) if and only if the draw came from
-        its distribution, however that changed before. Every copy gives one such number.
+        its distribution, however that changed before. Every copy gives one such number, and each
+        has one of the delays.
         """
         counts = np.zeros(10)
-        for copy in range(self.copies):
-            rng = stream(copy, "chi-square")
-            policy = self.make(_names(5))
+        for number in range(self.copies):
+            rng = stream(number, "chi-square")
+            loop = _Loop(self.make(_names(5)), rng, self.delays[number % len(self.delays)])
             for _ in range(int(rng.integers(self.longest))):
-                _step(policy, rng)
-            counts[int(10 * _uniform(policy.ask(rng), rng))] += 1
+                loop.step()
+            counts[int(10 * _uniform(loop.policy.ask(rng), rng))] += 1
         expected = self.copies / 10
         statistic = float(((counts - expected) ** 2 / expected).sum())
         # The 1 - 10^-6 quantile of chi-square with 9 degrees of freedom.
@@ -108,36 +115,41 @@ class PolicyConformance(ABC):
                 one.probabilities(), one.diagnostics(), repr(one)
             assert _step(one, rng).index == _step(other, same).index
 
-    def test_a_restored_copy_goes_on_identically_from_any_point(self) -> None:
-        """State passes through JSON, also between a draw and its outcome."""
-        policy, rng = self.make(_names(4)), stream(5, "restore")
-        for step in range(45):
-            self._assert_restorable(policy)
-            draw = policy.ask(rng)
-            if step % 5 == 0:
-                self._assert_restorable(policy, outcome_of(policy, draw, rng))
-            policy.tell(outcome_of(policy, draw, rng))
-
-    def _assert_restorable(self, policy: Policy, pending: Outcome | None = None) -> None:
-        saved = _through_json(policy.state_dict())
-        one, other = (self._restored(policy.tasks, saved) for _ in range(2))
-        if pending is not None:
-            one.tell(pending)
-            other.tell(pending)
-        assert _course(one, stream(6, "goes on"), 12) == _course(other, stream(6, "goes on"), 12)
-        assert _through_json(policy.state_dict()) == saved, "saving or restoring changed the state"
-        resumed = self._restored(policy.tasks, saved)
-        assert np.array_equal(resumed.probabilities(), policy.probabilities())
-        assert np.array_equal(resumed.drawn, policy.drawn)
+    def test_a_restored_copy_goes_on_as_the_policy_that_was_never_stopped(self) -> None:
+        """From any point, with any outcomes open, also between a draw and its outcome."""
+        for delay in self.delays:
+            expected = _Loop(self.make(_names(4)), stream(5, "restore"), delay).steps(57)
+            loop = _Loop(self.make(_names(4)), stream(5, "restore"), delay)
+            for step in range(45):
+                assert self._resumed(loop).steps(12) == expected[step : step + 12], _LOST
+                loop.ask()
+                resumed = self._resumed(loop)
+                resumed.tell()
+                assert resumed.steps(11) == expected[step + 1 : step + 12], _LOST
+                loop.tell()
 
     def test_an_interrupted_course_is_the_uninterrupted_one(self) -> None:
-        """Restoring a copy after every single step leaves the whole course as it was."""
-        expected = _course(self.make(_names(4)), stream(7, "course"), 60)
-        policy, rng, course = self.make(_names(4)), stream(7, "course"), []
-        for _ in range(60):
-            course += _course(policy, rng, 1)
-            policy = self._restored(policy.tasks, _through_json(policy.state_dict()))
-        assert course == expected
+        """Restoring a copy after every draw and every outcome leaves the course as it was."""
+        for delay in self.delays:
+            expected = _Loop(self.make(_names(4)), stream(7, "course"), delay).steps(60)
+            loop, course = _Loop(self.make(_names(4)), stream(7, "course"), delay), []
+            for _ in range(60):
+                course.append(_written(loop.ask()))
+                loop = self._resumed(loop)
+                loop.tell()
+                loop = self._resumed(loop)
+            assert course == expected, _LOST
+
+    def _resumed(self, loop: "_Loop") -> "_Loop":
+        """The loop with a restored policy, and with its open draws made again from JSON."""
+        saved = _through_json(loop.policy.state_dict())
+        policy = self._restored(loop.policy.tasks, saved)
+        assert np.array_equal(policy.probabilities(), loop.policy.probabilities()), _LOST
+        assert np.array_equal(policy.drawn, loop.policy.drawn)
+        assert _through_json(loop.policy.state_dict()) == saved, "saving changed the state"
+        resumed = _Loop(policy, copy.deepcopy(loop.rng), loop.delay)
+        resumed.open = [_rewritten(draw) for draw in loop.open]
+        return resumed
 
     def _restored(self, tasks: Sequence[str], state: dict[str, Any]) -> Policy:
         policy = self.make(tasks)
@@ -146,6 +158,82 @@ class PolicyConformance(ABC):
         except UserError as error:
             raise AssertionError(str(error)) from error
         return policy
+
+    def test_draws_are_numbered_from_one(self) -> None:
+        """Asked or replayed, and after a restart as before it."""
+        policy, rng = self.make(_names(4)), stream(14, "numbers")
+        numbers = []
+        for _ in range(10):
+            asked = policy.ask(rng)
+            replayed = policy.replay(asked.index)
+            numbers += [asked.number, replayed.number]
+            policy = self._restored(policy.tasks, _through_json(policy.state_dict()))
+        assert numbers == list(range(1, 21))
+
+    def test_what_is_due_for_a_draw_stays_when_others_are_drawn(self) -> None:
+        """Which signals an outcome brings depends on its draw, not on the latest one."""
+        policy, rng = self.make(_names(4)), stream(15, "due")
+        draws, due = [], []
+        for _ in range(40):
+            draws.append(policy.ask(rng))
+            due.append(policy.due(draws[-1]))
+        assert [policy.due(_rewritten(draw)) for draw in draws] == due
+
+    def test_what_is_learned_does_not_depend_on_when_it_is_told(self) -> None:
+        """The same outcomes in the same order, told at once or late, give one distribution."""
+        at_once, rng, outcomes = self.make(_names(4)), stream(16, "learned"), []
+        for _ in range(60):
+            draw = at_once.ask(rng)
+            outcomes.append(outcome_of(at_once, draw, rng))
+            at_once.tell(outcomes[-1])
+        for delay in (*self.delays, 60):
+            late = self.make(_names(4))
+            for number, outcome in enumerate(outcomes, 1):
+                late.replay(outcome.draw.index)
+                if number > delay:
+                    late.tell(outcomes[number - delay - 1])
+            for outcome in outcomes[60 - delay :]:
+                late.tell(outcome)
+            difference = np.abs(late.probabilities() - at_once.probabilities()).max()
+            assert difference < 1e-9, f"other probabilities at a delay of {delay} draws"
+
+    def test_outcomes_out_of_order_are_no_obstacle(self) -> None:
+        """The distribution stays one, the state stays JSON, and the same course comes again."""
+        for delay in self.delays[1:]:
+            courses = []
+            for _ in range(2):
+                loop = _Loop(self.make(_names(4)), stream(17, "order"), delay, in_order=False)
+                courses.append(loop.steps(200))
+                _through_json(loop.policy.state_dict())
+            assert courses[0] == courses[1]
+            for _, _, probabilities in courses[0]:
+                _assert_distribution(np.array(probabilities), 4)
+
+    def test_outcomes_told_twice_are_no_obstacle(self) -> None:
+        """An outcome that is delivered again, at once or later, breaks nothing."""
+        policy, rng = self.make(_names(4)), stream(18, "twice")
+        told: list[Outcome] = []
+        for _ in range(100):
+            draw = policy.ask(rng)
+            told.append(outcome_of(policy, draw, rng))
+            for outcome in (told[-1], told[-1], told[int(rng.integers(len(told)))]):
+                policy.tell(outcome)
+                _assert_distribution(policy.probabilities(), 4)
+        assert policy.draws == 100
+        _through_json(policy.state_dict())
+
+    def test_draws_that_are_never_told_take_no_room(self) -> None:
+        """The state stops growing where outcomes stop coming, after some or before any."""
+        for told in (0, 5):
+            policy, rng, sizes = self.make(_names(4)), stream(19, "never"), []
+            for step in range(1, 4001):
+                draw = policy.ask(rng)
+                if told and step % told == 0 and step <= 2000:
+                    policy.tell(outcome_of(policy, draw, rng))
+                if step % 2000 == 0:
+                    sizes.append(len(json.dumps(policy.state_dict())))
+            assert sizes[1] < 1.1 * sizes[0] + 100, f"the state grew from {sizes[0]} to {sizes[1]}"
+            _assert_distribution(policy.probabilities(), 4)
 
     def test_the_state_of_other_tasks_is_refused(self) -> None:
         """One sentence, not a policy that mixes tasks up."""
@@ -213,19 +301,70 @@ class PolicyConformance(ABC):
         assert [int(row.split()[2]) for row in rows] == policy.drawn.tolist()
 
 
+_LOST = "the restored policy goes on otherwise: _state and _load leave something out"
+
+
 def _names(count: int) -> list[str]:
     return [f"task{i}" for i in range(count)]
 
 
+class _Loop:
+    """Asks and tells, with outcomes a number of draws late.
+
+    Args:
+        policy: is asked and told.
+        rng: where draws and outcomes come from.
+        delay: how many draws are made between a draw and its outcome.
+        in_order: whether outcomes are told in the order of their draws, or in any other.
+    """
+
+    def __init__(
+        self, policy: Policy, rng: np.random.Generator, delay: int = 0, in_order: bool = True
+    ) -> None:
+        self.policy = policy
+        self.rng = rng
+        self.delay = delay
+        self.in_order = in_order
+        self.open: list[Draw] = []
+
+    def steps(self, count: int) -> list[tuple[int, int, list[float]]]:
+        """So many draws, written down, each followed by the outcome that is next."""
+        return [_written(self.step()) for _ in range(count)]
+
+    def step(self) -> Draw:
+        draw = self.ask()
+        self.tell()
+        return draw
+
+    def ask(self) -> Draw:
+        self.open.append(self.policy.ask(self.rng))
+        return self.open[-1]
+
+    def tell(self) -> None:
+        if len(self.open) > self.delay:
+            place = 0 if self.in_order else int(self.rng.integers(len(self.open)))
+            draw = self.open.pop(place)
+            self.policy.tell(outcome_of(self.policy, draw, self.rng))
+
+
 def _step(policy: Policy, rng: np.random.Generator) -> Draw:
-    draw = policy.ask(rng)
-    policy.tell(outcome_of(policy, draw, rng))
-    return draw
+    return _Loop(policy, rng).step()
 
 
-def _course(policy: Policy, rng: np.random.Generator, steps: int) -> list[tuple[int, list[float]]]:
-    draws = [_step(policy, rng) for _ in range(steps)]
-    return [(draw.index, draw.probabilities.tolist()) for draw in draws]
+def _course(
+    policy: Policy, rng: np.random.Generator, steps: int
+) -> list[tuple[int, int, list[float]]]:
+    return _Loop(policy, rng).steps(steps)
+
+
+def _written(draw: Draw) -> tuple[int, int, list[float]]:
+    return draw.number, draw.index, draw.probabilities.tolist()
+
+
+def _rewritten(draw: Draw) -> Draw:
+    """The draw as one that was saved makes it again."""
+    number, index, probabilities = json.loads(json.dumps(_written(draw)))
+    return Draw(draw.task, index, np.array(probabilities), number)
 
 
 def _uniform(draw: Draw, rng: np.random.Generator) -> float:
