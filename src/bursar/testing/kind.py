@@ -71,14 +71,15 @@ class KindConformance(ABC):
         """What a model gives for a batch: `width` numbers for each token or sequence."""
         import torch
 
-        # Double until the end, so that sums over more padding do not differ in their last bit.
-        numbers = torch.arange(1, kind.width + 1, dtype=torch.float64) / 3
-        if "input_ids" not in batch:
-            means = [column.double().flatten(1).mean(1) for column in _inputs(batch)]
-            return torch.sin(torch.stack(means).sum(0)[:, None] * numbers).float()
-        ids = batch["input_ids"] * batch["attention_mask"]
-        of_tokens = torch.sin(ids.unsqueeze(-1) * numbers)
-        return (of_tokens if kind.reads == "tokens" else of_tokens.sum(1) + numbers).float()
+        numbers = torch.arange(1, kind.width + 1) / 3
+        if "input_ids" in batch:
+            ids = batch["input_ids"] * batch["attention_mask"]
+            places = torch.arange(1, ids.shape[1] + 1)
+            # Whole numbers, so that sums over more padding are the same to the last bit.
+            keys = ids if kind.reads == "tokens" else (ids * places).sum(1)
+        else:
+            keys = torch.stack([c.flatten(1).long().sum(1) for c in _inputs(batch)]).sum(0)
+        return torch.sin(keys.unsqueeze(-1) * numbers)
 
     def test_it_has_a_name_and_a_head(self) -> None:
         """Run files name a kind in snake case; its head has at least one output."""
@@ -143,6 +144,8 @@ class KindConformance(ABC):
             ]
             assert answers[0] == answers[1] == answers[2]
             assert len(answers[0]) == len(rows)
+            different = {repr(answer) for answer in answers[0]}
+            assert len(different) > 1, f"expected rows that are told apart, found {different} alone"
 
     def test_scores_stand_beside_one_expected_value_a_row(self) -> None:
         """Of the predictions as of the baseline, and both expect the same."""
