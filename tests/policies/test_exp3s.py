@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bursar import Exp3S, Outcome, Random
+from bursar.policies import QuantileScaler
 from bursar.policies.base import Draw
 from bursar.rng import stream
 
@@ -86,16 +87,50 @@ def test_every_task_keeps_its_uniform_share(history):
 
 def test_a_million_updates_do_not_overflow():
     policy = Exp3S(list("ab"), eta=0.1, epsilon=0.0, divide_by="rho", scaler=AsItIs())
-    draws = [Draw(name, k, policy.probabilities(), k + 1) for k, name in enumerate("ab")]
-    outcomes = [Outcome(draw, gain=1.0) for draw in draws]
     # The last 60,000 of them; the second half rewards the task that the first has all but buried.
     policy.load_state_dict({**policy.state_dict(), "updates": 940_000})
-    for outcome in outcomes:
+    for index in range(2):
         for _ in range(30_000):
-            policy.tell(outcome)
+            policy.tell(Outcome(policy.replay(index), gain=1.0))
     assert np.all(np.isfinite(policy.probabilities()))
     assert np.all(policy.probabilities() > 0)
     assert policy.probabilities()[1] > 0.999
+
+
+ADVERSARIES = {
+    "against the favourite": lambda policy, draw, rng: -float(draw.probability > 1 / 4),
+    "all bad": lambda policy, draw, rng: -1.0,
+    "all good": lambda policy, draw, rng: 1.0,
+    "the rare one pays": lambda policy, draw, rng: float(draw.probability < 1 / 4),
+    "noise": lambda policy, draw, rng: float(rng.choice([-1.0, 1.0])),
+    "a new best task every 50 draws": lambda policy, draw, rng: (
+        1.0 if draw.index == draw.number // 50 % 4 else -1.0
+    ),
+}
+
+
+@pytest.mark.parametrize("scaler", [AsItIs, QuantileScaler])
+@pytest.mark.parametrize("adversary", ADVERSARIES.values(), ids=ADVERSARIES)
+@pytest.mark.parametrize("divide_by", ["pi", "rho"])
+@pytest.mark.parametrize("eta", [0.1, 1.0, 10.0, 100.0])
+def test_it_stays_on_the_simplex(eta, divide_by, adversary, scaler):
+    policy, rng = Exp3S(list("abcd"), eta, 0.01, divide_by, scaler()), stream(1, "simplex")
+    worst = 0.0
+    for _ in range(1500):
+        draw = policy.ask(rng)
+        worst = max(worst, abs(float(draw.probabilities.sum()) - 1))
+        assert draw.probabilities.min() >= 0.01 / 4 - 1e-15
+        policy.tell(Outcome(draw, gain=adversary(policy, draw, rng)))
+    assert worst < 1e-11
+
+
+def test_five_thousand_steps_at_a_large_eta_do_not_drift():
+    for seed in range(3):
+        policy, rng = Exp3S(list("abcdefgh"), eta=1.0 + 2 * seed), stream(seed, "drift")
+        for _ in range(5000):
+            draw = policy.ask(rng)
+            policy.tell(Outcome(draw, gain=float(rng.normal())))
+        assert policy.probabilities().sum() == pytest.approx(1, abs=1e-11)
 
 
 def test_ten_thousand_tasks():

@@ -76,6 +76,7 @@ def compare(
     environments: int = 8,
     seeds: int = 10,
     seed: int = 0,
+    delay: int = 0,
     workers: int = 1,
 ) -> BanditComparison:
     """Run every policy in every environment with every seed.
@@ -89,6 +90,7 @@ def compare(
         environments: how many to draw.
         seeds: runs of each policy in each environment; the draws of all policies are paired.
         seed: everything follows from it, whatever the number of workers.
+        delay: how many draws are made between a draw and its outcome.
         workers: processes.
 
     >>> found = compare({"random": CONTENDERS["random"]}, steps=50, environments=2, seeds=2)
@@ -97,7 +99,7 @@ def compare(
     """
     makers = {**policies, **{name: CONTENDERS[name] for name in ("random", "oracle")}}
     jobs = [
-        (maker, arms, steps, seeds, seed, place)
+        (maker, arms, steps, seeds, seed, delay, place)
         for maker, place in product(makers.values(), range(environments))
     ]
     if workers == 1:
@@ -110,14 +112,9 @@ def compare(
     return BanditComparison(tuple(makers), np.array(curves).reshape(shape))
 
 
-def _curves(job: tuple[Maker, int, int, int, int, int]) -> NDArray[np.float64]:
-    maker, arms, steps, seeds, seed, place = job
+def _curves(job: tuple[Maker, int, int, int, int, int, int]) -> NDArray[np.float64]:
+    maker, arms, steps, seeds, seed, delay, place = job
     environment = Environment.random(arms, steps, stream(seed, "environment", place))
-    return np.array(
-        [
-            simulate(
-                maker(environment), environment, steps, stream(seed, "draws", place, run)
-            ).curve
-            for run in range(seeds)
-        ]
-    )
+    streams = [stream(seed, "draws", place, run) for run in range(seeds)]
+    rollouts = [simulate(maker(environment), environment, steps, rng, delay) for rng in streams]
+    return np.array([rollout.curve for rollout in rollouts])

@@ -1,6 +1,7 @@
 """One policy in one bandit, and what it left behind."""
 
 import math
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,12 +48,24 @@ class Rollout:
 
 
 def simulate(
-    policy: Policy, environment: Environment, steps: int, rng: np.random.Generator
+    policy: Policy,
+    environment: Environment,
+    steps: int,
+    rng: np.random.Generator,
+    delay: int = 0,
 ) -> Rollout:
     """Let a policy spend `steps` pulls, by ask and tell, as it would in a training.
 
     An arm's score stands for the likelihood of a batch of its task, so the loss is -log(score).
     A dev score is the score of the arm it names; an uncertainty is 1 - score.
+
+    Args:
+        policy: says which arm is pulled.
+        environment: the arms.
+        steps: how many pulls.
+        rng: where the draws come from.
+        delay: how many draws are made between a draw and its outcome, as by a loader that looks
+            ahead. The arms are pulled in the order of the draws.
 
     >>> import bursar
     >>> from bursar.rng import stream
@@ -75,8 +88,11 @@ def simulate(
         scores=np.empty((steps, arms)),
     )
     scores = np.zeros(arms)
+    ahead: deque[Draw] = deque()
     for step in range(steps):
-        draw = policy.ask(rng)
+        while len(ahead) <= min(delay, steps - 1 - step):
+            ahead.append(policy.ask(rng))
+        draw = ahead.popleft()
         before, scores = scores, environment.after(scores, draw.index)
         outcome = _outcome(policy, draw, before, scores)
         policy.tell(outcome)

@@ -15,6 +15,7 @@ from bursar.policies.stratified import Stratified
 from bursar.policies.task_size import TaskSize
 from bursar.policies.temperature import Temperature
 from bursar.policies.thompson import Thompson, Utility
+from bursar.policies.told import ToldDraws
 from bursar.run_info import RunInfo
 
 POLICIES: tuple[type[Policy], ...] = (
@@ -55,6 +56,7 @@ __all__ = [
     "TaskSize",
     "Temperature",
     "Thompson",
+    "ToldDraws",
     "Uncertainty",
     "Utility",
 ]

@@ -18,6 +18,7 @@ class ActivePrioritization(Policy):
     estimated by Monte-Carlo dropout and smoothed, v_k ← γ v_k + (1 - γ) u_k, the first estimate as
     it is; then p_k = v_k / Σ_j v_j. Uniform while nothing is known or all is zero. The paper's
     equation 1 has γ on the new estimate; its text and the authors' code have it on the past.
+    An estimate that comes after that of a later draw is out of date and is left out.
 
     Args:
         tasks: the names of the tasks.
@@ -64,6 +65,7 @@ class ActivePrioritization(Policy):
         self._smoothing = smoothing
         self._limit = 0.0 if limit is None else limit
         self._uncertainties: dict[str, float] = {}
+        self._newest = 0
         self._prioritize()
 
     def probabilities(self) -> NDArray[np.float64]:
@@ -76,8 +78,9 @@ class ActivePrioritization(Policy):
 
     def tell(self, outcome: Outcome) -> None:
         """Learn from the uncertainties, if they were measured."""
-        if outcome.uncertainty is None:
+        if outcome.uncertainty is None or outcome.draw.number <= self._newest:
             return
+        self._newest = outcome.draw.number
         for task in self.tasks:
             value = outcome.uncertainty.get(task)
             if value is not None and math.isfinite(value) and value >= 0:
@@ -115,8 +118,9 @@ class ActivePrioritization(Policy):
         return {"uncertainties": dict(self._uncertainties)}
 
     def _state(self) -> dict[str, Any]:
-        return {"uncertainties": dict(self._uncertainties)}
+        return {"uncertainties": dict(self._uncertainties), "newest": self._newest}
 
     def _load(self, state: Mapping[str, Any]) -> None:
+        self._newest = state["newest"]
         self._uncertainties = dict(state["uncertainties"])
         self._prioritize()

@@ -8,10 +8,14 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from bursar.errors import UserError
 from bursar.policies.signals import Signal
 from bursar.run_info import RunInfo
 
 T = TypeVar("T")
+_FLOAT64 = np.dtype(np.float64)
+#: A sum of probabilities that is off 1 by no more counts as 1.
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +66,11 @@ class Policy(ABC):
 
     A policy costs microseconds, holds no tensors, is deterministic given its generator, and
     serialises to JSON. A new one sets `name`, and writes `probabilities` and, if it learns, `tell`,
-    `_state` and `_load`. Call `super().tell(outcome)` first when overriding `tell`.
+    `_state` and `_load`.
+
+    Outcomes may come late, out of order, or never: there may be other draws between a draw and its
+    outcome. So `tell` and `due` go by `outcome.draw`, never by the latest draw, and what a policy
+    keeps for outcomes that are still to come is part of its state and of bounded size.
 
     Args:
         tasks: the names of the tasks, in the order of every array.
@@ -83,8 +91,9 @@ class Policy(ABC):
         self._tasks = tuple(names)
         self._drawn = np.zeros(len(names), dtype=np.int64)
         self._draws = 0
-        self._cumulative_of: NDArray[np.float64] | None = None
+        self._accepted: NDArray[np.float64] | None = None
         self._cumulative = np.empty(0)
+        self._total = 1.0
 
     @classmethod
     def for_run(cls, info: RunInfo, *more: Any, **options: Any) -> Self:
@@ -110,36 +119,73 @@ class Policy(ABC):
     def probabilities(self) -> NDArray[np.float64]:
         """The distribution that the next draw comes from, shape `(tasks,)`.
 
-        Return the same array object while nothing has changed and a new one when it has: `ask`
-        keeps its cumulative sums, and the journal writes a distribution once, by that identity.
+        Return the same read-only array while nothing has changed and a new one when it has: `ask`
+        checks an array and sums it up once, and the journal writes it once, by its identity. An
+        array that can be written to is copied at every draw.
         """
 
     def ask(self, rng: np.random.Generator) -> Draw:
-        """Draw the task that gets the next batch."""
-        return self.replay(self._choose(self.probabilities(), rng))
+        """Draw the task that gets the next batch; raise `UserError` if it has no distribution."""
+        probabilities = self._distribution()
+        return self._take(self._choose(probabilities, rng), probabilities)
 
     def replay(self, index: int) -> Draw:
         """Take the draw of a task that was chosen elsewhere: in a journal, or by another rule."""
-        probabilities = self.probabilities()
+        return self._take(index, self._distribution())
+
+    def _take(self, index: int, probabilities: NDArray[np.float64]) -> Draw:
+        """Count a draw and give it its number."""
         self._drawn[index] += 1
         self._draws += 1
         return Draw(self._tasks[index], index, probabilities, self._draws)
 
+    def _distribution(self) -> NDArray[np.float64]:
+        """What `probabilities` returns, known to be a distribution and not to change any more."""
+        found = self.probabilities()
+        return found if found is self._accepted else self._accept(found)
+
+    def _accept(self, found: NDArray[np.float64]) -> NDArray[np.float64]:
+        self._check(found)
+        if found.flags.writeable or found.base is not None or found.dtype is not _FLOAT64:
+            if self._accepted is not None and np.array_equal(found, self._accepted):
+                return self._accepted
+            found = found.astype(np.float64)
+            found.setflags(write=False)
+        self._cumulative = found.cumsum()
+        self._total = self._cumulative.item(-1)
+        if not -_ROUNDING <= self._total - 1 <= _ROUNDING:
+            raise self._no_distribution(f"a sum of {self._total}")
+        self._accepted = found
+        return found
+
+    def _check(self, found: NDArray[np.float64]) -> None:
+        if not isinstance(found, np.ndarray):
+            raise self._no_distribution(f"a {type(found).__name__}")
+        if found.shape != self._drawn.shape:
+            raise self._no_distribution(f"the shape {found.shape}")
+        if found.dtype is not _FLOAT64 and found.dtype.kind not in "fiu":
+            raise self._no_distribution(f"the dtype {found.dtype}")
+        least = found.item(found.argmin())  # the first NaN, if there is any
+        if not least >= 0:
+            raise self._no_distribution(f"{least} among them")
+
+    def _no_distribution(self, found: str) -> UserError:
+        return UserError(
+            f"policy {self.name}, draw {self._draws + 1}: expected probabilities() to return an"
+            f" array of {len(self._tasks)} numbers, none below 0, with a sum of 1, found {found}"
+        )
+
     def _choose(self, probabilities: NDArray[np.float64], rng: np.random.Generator) -> int:
         """A task's place, drawn from this distribution."""
-        if probabilities is not self._cumulative_of:
-            self._cumulative = probabilities.cumsum()
-            self._cumulative_of = probabilities
         # Scaling by the last sum absorbs rounding; "right" never lands on a zero probability.
-        point = rng.random() * self._cumulative[-1]
-        return int(self._cumulative.searchsorted(point, side="right"))
+        return int(self._cumulative.searchsorted(rng.random() * self._total, "right"))
 
     def due(self, draw: Draw) -> frozenset[Signal]:
         """The signals to be measured for the outcome of this draw."""
         return self.needs
 
     def tell(self, outcome: Outcome) -> None:  # noqa: B027 (a fixed policy has nothing to learn)
-        """Learn from what came of a draw."""
+        """Learn from what came of a draw, at once or many draws later."""
 
     def diagnostics(self) -> dict[str, Any]:
         """What the policy believes (weights, posteriors, uncertainties), for the journal."""
@@ -147,7 +193,12 @@ class Policy(ABC):
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes over time, as JSON-able values."""
-        return {"tasks": list(self._tasks), "drawn": self._drawn.tolist(), **self._state()}
+        return {
+            "tasks": list(self._tasks),
+            "drawn": self._drawn.tolist(),
+            "next": {"draw": self._draws + 1, "probabilities": self._distribution().tolist()},
+            **self._state(),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up the state of a policy with the same tasks and arguments."""
@@ -157,8 +208,17 @@ class Policy(ABC):
             )
         self._drawn = np.array(state["drawn"], dtype=np.int64)
         self._draws = int(self._drawn.sum())
-        self._cumulative_of = None
         self._load(state)
+        self._check_next(state["next"]["draw"], state["next"]["probabilities"])
+
+    def _check_next(self, draw: int, saved: list[float]) -> None:
+        """Refuse a state from which the next draw would come from another distribution."""
+        same_draw = draw == self._draws + 1
+        if same_draw and not np.allclose(self._distribution(), saved, rtol=0, atol=_ROUNDING):
+            raise UserError(
+                f"policy {self.name}, draw {draw}: expected the distribution that was saved,"
+                " found another after loading: _state and _load leave out what tell changes"
+            )
 
     def _state(self) -> dict[str, Any]:
         """The part of the state that is the policy's own."""

@@ -56,8 +56,11 @@ class Cycle(Policy):
             self._at = task
             self._probabilities = np.zeros(len(self.tasks))
             self._probabilities[task] = 1.0
-            self._probabilities.flags.writeable = False
+            self._probabilities.setflags(write=False)
         return self._probabilities
 
+    def _distribution(self) -> NDArray[np.float64]:
+        return self.probabilities()  # a one and zeros: nothing to check at every turn
+
     def _choose(self, probabilities: NDArray[np.float64], rng: np.random.Generator) -> int:
-        return self._next()
+        return self._at

@@ -7,9 +7,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bursar.policies.base import Outcome, Policy
+from bursar.policies.base import Outcome, Policy, distribution
 from bursar.policies.scaler import QuantileScaler, Scaler
 from bursar.policies.signals import Gain
+from bursar.policies.told import ToldDraws
 
 
 class Exp3S(Policy):
@@ -22,7 +23,8 @@ class Exp3S(Policy):
         w_k ← log[ (1 - α) exp(w_k + η r̃_k) + α/(N-1) Σ_{j≠k} exp(w_j + η r̃_j) ].
 
     The paper divides by ρ, which is not the distribution that tasks are drawn from: it has no
-    lower bound, so a single reward could be of any size.
+    lower bound, so a single reward could be of any size. Both are those of the draw, however late
+    its outcome comes; an outcome that is told twice counts once.
 
     Args:
         tasks: the names of the tasks.
@@ -64,50 +66,51 @@ class Exp3S(Policy):
         self._divide_by = divide_by
         self._scaler = QuantileScaler() if scaler is None else scaler
         self._updates = 0
-        self._set_rho(np.full(len(self.tasks), 1 / len(self.tasks)))
+        self._told = ToldDraws()
+        self._uniform = epsilon / len(self.tasks)
+        self._ones = np.ones(len(self.tasks))  # for sums: a product is the fastest
+        self._probabilities = distribution(self._ones, "tasks")
 
     @property
     def weights(self) -> NDArray[np.float64]:
         """w, up to a constant that no probability depends on; shape `(tasks,)`."""
-        return np.log(self._rho)
+        return np.log(self._probabilities - self._uniform)
 
     def probabilities(self) -> NDArray[np.float64]:
         """π = (1 - ε) ρ + ε/N."""
         return self._probabilities
 
     def tell(self, outcome: Outcome) -> None:
-        """Learn from the gain, if it was measured."""
-        if outcome.gain is None or not math.isfinite(outcome.gain) or len(self.tasks) == 1:
+        """Learn from the gain, if it was measured and not told before."""
+        gain, draw = outcome.gain, outcome.draw
+        if gain is None or not math.isfinite(gain) or len(self._tasks) == 1:
             return
-        reward = self._scaler(outcome.gain) / self._divisor(outcome)
-        self._updates += 1
-        self._update(outcome.draw.index, self._eta * reward)
+        if self._told.first(draw.number):
+            reward = self._scaler(gain) / self._divisor(draw.probability)
+            self._updates += 1
+            self._update(draw.index, self._eta * reward)
 
-    def _divisor(self, outcome: Outcome) -> float:
+    def _divisor(self, probability: float) -> float:
         if self._divide_by == "pi":
-            return outcome.draw.probability
-        return float(self._rho[outcome.draw.index])
+            return probability
+        return (probability - self._uniform) / (1 - self._epsilon)
 
     def _update(self, index: int, step: float) -> None:
-        # ρ is exp(w) over its sum, so equation 5 is linear in it. The larger of the two changes is
-        # divided out before they are made: nothing overflows, however long the run.
-        largest = max(step, 0.0)
-        others, own = math.exp(-largest), math.exp(step - largest)
-        share = float(self._rho[index])
-        total = (1 - share) * others + share * own
+        # ρ is exp(w) over its sum, so equation 5 is linear in it, and affine in π: only π is held.
+        # The larger of the two changes is divided out before they are made: nothing overflows.
+        others, own = math.exp(-max(step, 0.0)), math.exp(min(step, 0.0))
+        # (1 - ε) ρ of this task and of the rest; from the sum as it is, or rounding would add up.
+        mine = self._probabilities.item(index) - self._uniform
+        rest = float(self._probabilities.dot(self._ones)) - self._epsilon - mine
         alpha = 1 / (self._updates + 1)
-        spread = alpha / (len(self.tasks) - 1)
-        kept = (1 - alpha - spread) / total
-        rho = self._rho * (kept * others)
-        rho[index] = kept * own * share
-        rho += spread
-        self._set_rho(rho)
-
-    def _set_rho(self, rho: NDArray[np.float64]) -> None:
-        self._rho = rho
-        probabilities = rho * (1 - self._epsilon)
-        probabilities += self._epsilon / len(rho)
-        probabilities.flags.writeable = False
+        spread = alpha / (len(self._tasks) - 1)
+        kept = (1 - alpha - spread) * (1 - self._epsilon) / (rest * others + mine * own)
+        least = spread * (1 - self._epsilon) + self._uniform
+        factor = kept * others
+        probabilities = self._probabilities * factor
+        probabilities += least - factor * self._uniform
+        probabilities[index] = least + kept * own * mine
+        probabilities.setflags(write=False)
         self._probabilities = probabilities
 
     def diagnostics(self) -> dict[str, Any]:
@@ -117,11 +120,13 @@ class Exp3S(Policy):
     def _state(self) -> dict[str, Any]:
         return {
             "updates": self._updates,
-            "rho": self._rho.tolist(),
+            "told": self._told.state_dict(),
             "scaler": self._scaler.state_dict(),
         }
 
     def _load(self, state: Mapping[str, Any]) -> None:
         self._updates = state["updates"]
-        self._set_rho(np.array(state["rho"], dtype=np.float64))
+        self._told.load_state_dict(state["told"])
+        self._probabilities = np.array(state["next"]["probabilities"], dtype=np.float64)
+        self._probabilities.setflags(write=False)
         self._scaler.load_state_dict(state["scaler"])

@@ -46,7 +46,8 @@ class Progress(Policy):
       1 - Σ v / Σ b²). Where little can be told from noise, tasks are drawn almost uniformly,
       but not quite: noise that is many times a step's rise still costs a little against RANDOM.
 
-    Until each task has been drawn twice there is no slope, and the others wait.
+    Until two losses of each task are known there is no slope, and the others wait. A loss that
+    comes after that of a later draw of its task is left out: it says nothing of the rise since.
 
     In the bandit of the paper it passes the ORACLE, which knows how many draws each task needs but
     not when a task has had them.
@@ -72,10 +73,13 @@ class Progress(Policy):
             raise ValueError(f"explore: expected a number above 0 and up to 1, found {explore}")
         self._explore = explore
         shape = (len(self.tasks), len(_KEPT))
+        self._ones = np.ones(len(self.tasks))  # for sums: a product is the fastest
         self._levels = np.zeros(shape)
         self._slopes = np.zeros(shape)
         self._errors = np.zeros(shape)
         self._seen = np.zeros(len(self.tasks), dtype=np.int64)
+        self._newest = np.zeros(len(self.tasks), dtype=np.int64)
+        self._new = len(self.tasks)  # how many of them were seen less than twice
         self._rises = np.zeros(len(self.tasks))
         self._products = np.zeros(len(self.tasks))
         self._best = np.zeros(len(self.tasks))
@@ -88,10 +92,14 @@ class Progress(Policy):
 
     def tell(self, outcome: Outcome) -> None:
         """Learn from the loss, if it is a number."""
+        draw = outcome.draw
         if outcome.loss is None or not math.isfinite(outcome.loss):
             return
+        if draw.number <= self._newest[draw.index]:
+            return
+        self._newest[draw.index] = draw.number
         # A loss below 0 is no likelihood of an outcome; it counts as certain.
-        self._observe(outcome.draw.index, math.exp(-max(outcome.loss, 0.0)))
+        self._observe(draw.index, math.exp(-max(outcome.loss, 0.0)))
         self._share()
 
     def _observe(self, k: int, likelihood: float) -> None:
@@ -102,6 +110,7 @@ class Progress(Policy):
         elif self._seen[k] == 1:
             self._levels[k] = likelihood
             self._slopes[k] = rise
+            self._new -= 1
         else:
             weight = max(_RECENT, 1 / float(self._seen[k] - 1))
             self._products[k] += weight * (rise * self._rises[k] - self._products[k])
@@ -126,17 +135,18 @@ class Progress(Policy):
         self._variances[k] = max(-float(self._products[k]), 0.0) * _VARIANCE[rate]
 
     def _share(self) -> None:
-        new = self._seen < 2
-        if new.any():
-            shares, trust = new / new.sum(), 1.0
+        if self._new > 0:
+            shares, trust = (self._seen < 2) / self._new, 1.0
         else:
-            rising = np.maximum(self._best, 0.0)
-            total, squares = rising.sum(), self._best @ self._best
-            trust = max(0.0, 1 - self._variances.sum() / squares) if total > 0 else 0.0
-            shares = rising / total if total > 0 else rising
+            shares = np.maximum(self._best, 0.0)
+            total, squares = float(shares.dot(self._ones)), float(self._best.dot(self._best))
+            noise = float(self._variances.dot(self._ones))
+            trust = max(0.0, 1 - noise / squares) if total > 0 else 0.0
+            shares /= total if total > 0 else 1.0
         sought = (1 - self._explore) * trust
-        probabilities: NDArray[np.float64] = sought * shares + (1 - sought) / len(self.tasks)
-        probabilities.flags.writeable = False
+        probabilities: NDArray[np.float64] = sought * shares
+        probabilities += (1 - sought) / len(self._tasks)
+        probabilities.setflags(write=False)
         self._probabilities = probabilities
 
     def diagnostics(self) -> dict[str, Any]:
@@ -152,11 +162,12 @@ class Progress(Policy):
 
     def _load(self, state: Mapping[str, Any]) -> None:
         for name in _ARRAYS:
-            dtype = np.int64 if name == "seen" else np.float64
+            dtype = getattr(self, f"_{name}").dtype
             setattr(self, f"_{name}", np.array(state[name], dtype=dtype))
+        self._new = int((self._seen < 2).sum())
         for k in range(len(self.tasks)):
             self._settle(k)
         self._share()
 
 
-_ARRAYS = ("levels", "slopes", "errors", "seen", "rises", "products")
+_ARRAYS = ("levels", "slopes", "errors", "seen", "newest", "rises", "products")

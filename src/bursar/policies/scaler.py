@@ -61,9 +61,10 @@ class QuantileScaler:
         low, high = self._quantile(self._low), self._quantile(self._high)
         if low == high:
             return 0.0
+        if not low < value < high:
+            return -1.0 if value <= low else 1.0
         # Halves here and below, so that the difference of two huge rewards stays finite.
-        position = (value / 2 - low / 2) / (high / 2 - low / 2)
-        return min(1.0, max(-1.0, 2 * position - 1))
+        return 2 * ((value / 2 - low / 2) / (high / 2 - low / 2)) - 1
 
     def _insert(self, value: float) -> None:
         # Reservoir sampling: each of the rewards so far is kept with the same probability.
@@ -82,10 +83,9 @@ class QuantileScaler:
     def _quantile(self, level: float) -> float:
         place = level * (len(self._sorted) - 1)
         below = int(place)
-        above = min(below + 1, len(self._sorted) - 1)
         share = place - below
-        low, high = self._sorted[below] / 2, self._sorted[above] / 2
-        return 2 * (low + share * (high - low))
+        low = self._sorted[below] / 2
+        return 2 * (low + share * (self._sorted[below + 1] / 2 - low)) if share > 0 else 2 * low
 
     def state_dict(self) -> dict[str, Any]:
         """The reservoir and its random stream."""

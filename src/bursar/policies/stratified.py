@@ -58,6 +58,8 @@ class Stratified(Policy):
                 "policy: expected one whose draws are independent,"
                 f" found {policy.name}, which has a rule of its own"
             )
+        if policy.draws > 0:
+            raise ValueError(f"policy: expected one without draws yet, found {policy.draws}")
         self.policy = policy
         self.needs = policy.needs
         self._asked = np.zeros(len(self.tasks))
@@ -92,10 +94,10 @@ class Stratified(Policy):
         point = rng.random() * cumulative[-1]
         return int(cumulative.searchsorted(point, side="right"))
 
-    def replay(self, index: int) -> Draw:
-        """Take a draw, and have the policy take it too."""
-        self._asked += self.probabilities()
-        super().replay(index)
+    def _take(self, index: int, probabilities: NDArray[np.float64]) -> Draw:
+        self._asked += probabilities
+        self._drawn[index] += 1
+        self._draws += 1
         return self.policy.replay(index)
 
     def due(self, draw: Draw) -> frozenset[Signal]:

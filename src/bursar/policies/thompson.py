@@ -1,6 +1,7 @@
 """Thompson sampling: which tasks help a primary task."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,9 @@ from numpy.typing import NDArray
 from bursar.policies.base import Draw, Outcome, Policy
 from bursar.policies.largest import probability_largest
 from bursar.policies.signals import DevScore, Signal
+
+#: How many rounds' dev scores are remembered, for those that come late.
+_REMEMBERED = 64
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,9 @@ class Thompson(Policy):
     The logged distribution of every draw in a round is that of the round's one decision. So each
     draw's propensity is right on its own, and importance weights over single draws are unbiased;
     but the draws of a round are one piece of evidence, not several.
+
+    A dev score belongs to the round of its draw, however late it comes. It is compared with that of
+    the nearest round before whose score is known by then, and counts once.
 
     Args:
         tasks: the names of the tasks, the primary among them.
@@ -98,32 +105,37 @@ class Thompson(Policy):
         self.primary = primary
         self.needs = frozenset({DevScore(primary)})
         self._decay = decay
-        self._prior = np.array(prior, dtype=np.float64)
+        start = np.array(prior, dtype=np.float64)[:, None]
+        self._drift = decay * start
         self._batches = batches
         self._propensity = propensity
         # Rows a and b, shape (2, tasks).
-        self._beliefs = np.tile(self._prior[:, None], len(self.tasks))
+        self._beliefs = np.tile(start, len(self.tasks))
         self._beliefs[:, self.tasks.index(primary)] = primary_prior
         self._evidence = self._beliefs.copy()
         self._pulls = np.zeros(len(self.tasks), dtype=np.int64)
-        self._reference = 0.0
+        # The last draws of rounds and the scores after them, in order.
+        self._scores: list[tuple[int, float]] = []
         self._arm = 0
-        self._probabilities: NDArray[np.float64] | None = None
+        self._probabilities = np.empty(0)
+        self._outdated = True
 
     def probabilities(self) -> NDArray[np.float64]:
         """The probability of each task to be the choice of the round that the next draw is in."""
-        if self._probabilities is None:
+        if self._outdated and self._draws % self._batches == 0:
             self._probabilities = self._propensity(*self._beliefs)
-            self._probabilities.flags.writeable = False
+            self._probabilities.setflags(write=False)
+            self._outdated = False
         return self._probabilities
 
     def _choose(self, probabilities: NDArray[np.float64], rng: np.random.Generator) -> int:
-        if self.draws % self._batches > 0:
+        if self._draws % self._batches > 0:
             return self._arm
         a, b = self._beliefs
         theta = rng.beta(a, b)
         best = np.flatnonzero(theta == theta.max())
-        return int(best[0] if len(best) == 1 else rng.choice(best))
+        self._arm = int(best[0] if len(best) == 1 else rng.choice(best))
+        return self._arm
 
     def replay(self, index: int) -> Draw:
         """Take a draw, which holds for the rest of its round."""
@@ -142,17 +154,28 @@ class Thompson(Policy):
         score = outcome.score
         if score is None or not math.isfinite(score) or not self._ends_round(outcome.draw):
             return
-        reward = 1.0 if score >= self._reference else 0.0
-        self._reference = score
-        self._update(outcome.draw.index, reward)
+        before = self._score_before(outcome.draw.number, score)
+        if before is not None:
+            self._update(outcome.draw.index, success=score >= before)
 
-    def _update(self, arm: int, reward: float) -> None:
+    def _score_before(self, number: int, score: float) -> float | None:
+        """Remember a round's score and return that of the round before; None if it cannot count."""
+        place = bisect_left(self._scores, (number,))
+        too_late = place == 0 and len(self._scores) == _REMEMBERED
+        if too_late or (place < len(self._scores) and self._scores[place][0] == number):
+            return None
+        self._scores.insert(place, (number, score))
+        before = self._scores[place - 1][1] if place > 0 else 0.0
+        del self._scores[:-_REMEMBERED]
+        return before
+
+    def _update(self, arm: int, success: bool) -> None:
         self._beliefs *= 1 - self._decay
-        self._beliefs += self._decay * self._prior[:, None]
-        self._beliefs[:, arm] += (reward, 1 - reward)
+        self._beliefs += self._drift
+        self._beliefs[0 if success else 1, arm] += 1
         self._evidence[:, arm] = self._beliefs[:, arm]
         self._pulls[arm] += 1
-        self._probabilities = None
+        self._outdated = True
 
     def utilities(self) -> list[Utility]:
         """What each task's own pulls tell: its posterior as it was after its latest round.
@@ -195,14 +218,18 @@ class Thompson(Policy):
             "beliefs": self._beliefs.tolist(),
             "evidence": self._evidence.tolist(),
             "pulls": self._pulls.tolist(),
-            "reference": self._reference,
+            "scores": [[number, score] for number, score in self._scores],
             "arm": self._arm,
+            "outdated": self._outdated,
         }
 
     def _load(self, state: Mapping[str, Any]) -> None:
         self._beliefs = np.array(state["beliefs"], dtype=np.float64)
         self._evidence = np.array(state["evidence"], dtype=np.float64)
         self._pulls = np.array(state["pulls"], dtype=np.int64)
-        self._reference = state["reference"]
+        self._scores = [(number, score) for number, score in state["scores"]]
         self._arm = state["arm"]
-        self._probabilities = None
+        # Within a round its distribution stays, whatever has been learned since it began.
+        self._probabilities = np.array(state["next"]["probabilities"], dtype=np.float64)
+        self._probabilities.setflags(write=False)
+        self._outdated = state["outdated"]

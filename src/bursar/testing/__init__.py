@@ -1,6 +1,19 @@
-"""The conformance kit that every policy, ours or a user's, has to pass."""
+"""The conformance kits: what every policy, selector, weighting, kind and source has to do."""
 
-from bursar.testing.conformance import PolicyConformance
+from bursar.testing.kind import KindConformance
 from bursar.testing.outcomes import garbage, outcome_of
+from bursar.testing.policy import PolicyConformance
+from bursar.testing.selector import SelectorConformance
+from bursar.testing.source import SourceConformance
+from bursar.testing.weighting import PracticeWorker, WeightingConformance
 
-__all__ = ["PolicyConformance", "garbage", "outcome_of"]
+__all__ = [
+    "KindConformance",
+    "PolicyConformance",
+    "PracticeWorker",
+    "SelectorConformance",
+    "SourceConformance",
+    "WeightingConformance",
+    "garbage",
+    "outcome_of",
+]
