@@ -47,4 +47,4 @@ class MatrixAlignment(nn.Module):
         gamma, beta = (part.unsqueeze(1) for part in self.film(codes))
         turned = x + x @ self.delta
         scaled = torch.addcmul(turned, gamma, turned)
-        return torch.addcmul(scaled, beta, x.sum(-1, keepdim=True))
+        return torch.addcmul(scaled, beta, x.sum(-1, keepdim=True)).to(x.dtype)

@@ -61,7 +61,7 @@ class Film(nn.Module):
             codes: the sequences' task embeddings, shape `(sequences, width)`.
         """
         gamma, beta = self(codes)
-        return torch.addcmul(beta.unsqueeze(1), x, 1 + gamma.unsqueeze(1))
+        return torch.addcmul(beta.unsqueeze(1), x, 1 + gamma.unsqueeze(1)).to(x.dtype)
 
 
 @contextmanager

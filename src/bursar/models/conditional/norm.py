@@ -36,7 +36,8 @@ class ConditionalNorm(nn.Module):
         # product with w(z) would round in another way.
         change = self.change(norm, codes).unsqueeze(1)
         unscaled = functional.layer_norm(x, norm.normalized_shape, eps=norm.eps)
-        return torch.addcmul(norm(x), unscaled, change)
+        plain: Tensor = norm(x)
+        return torch.addcmul(plain, unscaled, change).to(plain.dtype)
 
     def change(self, norm: nn.LayerNorm, codes: Tensor) -> Tensor:
         """Return w(z) - w = γ(z) w + β(z), shape `(..., width)`."""
