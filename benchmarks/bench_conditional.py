@@ -13,7 +13,7 @@ from transformers import BertConfig, BertModel
 from bursar.models.conditional import PARTS, ConditionalEncoder, condition
 
 TASKS = [f"task-{number}" for number in range(8)]
-SEQUENCES, TOKENS = 32, 64
+SEQUENCES, TOKENS = 16, 64
 
 
 def encoder() -> BertModel:

