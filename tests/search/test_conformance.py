@@ -13,9 +13,7 @@ from optuna.testing.pytest_samplers import (
 from bursar.search import GPHedgeSampler
 
 
-class TestGPHedgeSampler(
-    BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase
-):
+class TestGPHedgeSampler(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
     @pytest.fixture
     def sampler(self) -> Callable[[], BaseSampler]:
         return lambda: GPHedgeSampler(seed=1, initial=1)

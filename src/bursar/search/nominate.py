@@ -58,14 +58,22 @@ def nominee(
     if space.size is not None and space.size <= ENUMERATED:
         return np.asarray(rows[values.argmax()])
     starts = rows[np.argsort(-values, kind="stable")[:_STARTS]]
-    if space.continuous:
-        starts = np.concatenate([starts, _polished(function, space, starts)])
-    reached = np.stack([_walk(function, space, taken, row) for row in starts])
-    if space.continuous:
-        reached = np.concatenate([reached, _polished(function, space, reached)])
+    reached = _improved(function, space, taken, starts)
     fresh = _untaken(space, np.concatenate([starts, space.unified(reached)]), taken)
     options = fresh if len(fresh) else starts
     return np.asarray(options[evaluate(function, space.inputs(options)).argmax()])
+
+
+def _improved(
+    function: "AcquisitionFunction", space: Space, taken: Collection[Key], rows: Array
+) -> Array:
+    """Return where gradients lead, then steps along the other axes, then gradients again."""
+    if space.continuous:
+        rows = _polished(function, space, rows)
+    if len(space.continuous) == len(space.axes):
+        return rows
+    rows = np.stack([_walk(function, space, taken, row) for row in rows])
+    return _polished(function, space, rows) if space.continuous else rows
 
 
 def _sampled(space: Space, best: Array, rng: np.random.Generator) -> Array:

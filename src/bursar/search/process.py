@@ -1,5 +1,6 @@
 """The Gaussian process over what was observed, and the three functions that nominate from it."""
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from botorch.models.model import Model
 
 FUNCTIONS = ("pi", "ei", "ucb")
+
+_ITERATIONS = 20
 
 
 def standardised(values: Array) -> Array:
@@ -116,13 +119,17 @@ def climb(function: "AcquisitionFunction", inputs: Array, free: tuple[int, ...])
         free: the columns that may change.
     """
     import torch
+    from botorch.exceptions.warnings import OptimizationWarning
     from botorch.generation.gen import gen_candidates_scipy
 
     starts = torch.from_numpy(inputs)[:, None, :]
     fixed = {k: starts[:, 0, k] for k in range(inputs.shape[1]) if k not in free}
-    reached, _ = gen_candidates_scipy(
-        starts, function, 0.0, 1.0, options={"maxiter": 50}, fixed_features=fixed
-    )
+    with warnings.catch_warnings():
+        # A line search that ends early has still climbed.
+        warnings.simplefilter("ignore", OptimizationWarning)
+        reached, _ = gen_candidates_scipy(
+            starts, function, 0.0, 1.0, options={"maxiter": _ITERATIONS}, fixed_features=fixed
+        )
     return np.asarray(reached.detach()[:, 0, :].numpy())
 
 
@@ -144,7 +151,12 @@ def _fitted(inputs: Array, values: Array) -> "SingleTaskGP":
     try:
         # One attempt, and where the optimiser stops is good enough: BoTorch's further attempts
         # would start at random places from torch's global generator.
-        fit_gpytorch_mll(likelihood, max_attempts=1, warning_handler=lambda warning: True)
+        fit_gpytorch_mll(
+            likelihood,
+            max_attempts=1,
+            warning_handler=lambda warning: True,
+            optimizer_kwargs={"options": {"ftol": 1e-6, "gtol": 1e-3}},
+        )
     except ModelFittingError:
         likelihood.eval()  # at the modes of the priors, where it started
     return model

@@ -58,7 +58,7 @@ class RatioSpace:
     >>> space.canonical({"rte": 20, "qqp": 0, "mnli": 5})
     {'rte': 4, 'qqp': 0, 'mnli': 1}
     >>> [tuple(ratio.values()) for ratio in space.grid(4)]
-    [(1, 0, 0), (1, 5, 0), (20, 0, 5), (20, 5, 5)]
+    [(1, 0, 0), (1, 5, 0), (4, 0, 1), (4, 1, 1)]
     """
 
     primary: str
