@@ -148,6 +148,9 @@ def _fitted(inputs: Array, values: Array) -> "SingleTaskGP":
         outcome_transform=None,
     )
     likelihood = ExactMarginalLogLikelihood(model.likelihood, model)
+    if not values.any():
+        likelihood.eval()  # values that do not differ tell nothing: the modes of the priors
+        return model
     try:
         # One attempt, and where the optimiser stops is good enough: BoTorch's further attempts
         # would start at random places from torch's global generator.
@@ -158,7 +161,7 @@ def _fitted(inputs: Array, values: Array) -> "SingleTaskGP":
             optimizer_kwargs={"options": {"ftol": 1e-6, "gtol": 1e-3}},
         )
     except ModelFittingError:
-        likelihood.eval()  # at the modes of the priors, where it started
+        likelihood.eval()  # at the modes again, where it started
     return model
 
 
