@@ -1,10 +1,13 @@
 """The process and its three functions against the textbook, in loops."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
 import torch
+from botorch.exceptions.warnings import OptimizationWarning
+from botorch.generation import gen
 from scipy.stats import norm
 
 from bursar.rng import stream
@@ -124,6 +127,22 @@ def test_gradients_climb_along_the_free_columns_only(process: Process) -> None:
     np.testing.assert_array_equal(reached[:, 0], starts[:, 0])
     assert (evaluate(function, reached) >= evaluate(function, starts) - 1e-9).all()
     assert ((reached >= 0) & (reached <= 1)).all()
+
+
+def test_a_line_search_that_ends_early_is_nobody_s_concern(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(starts: torch.Tensor, *_: object, **__: object) -> tuple[torch.Tensor, None]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.warn("ABNORMAL", OptimizationWarning, stacklevel=1)
+        warnings.warn("something else", RuntimeWarning, stacklevel=1)
+        return starts, None
+
+    monkeypatch.setattr(gen, "gen_candidates_scipy", stopped)
+    with pytest.warns(RuntimeWarning, match="something else") as raised:
+        climb(process.functions(0.01, 1.96)["ei"], np.full((1, 2), 0.5), free=(0, 1))
+    assert len(raised) == 1
 
 
 def test_equal_values_and_a_single_one_are_no_obstacle() -> None:

@@ -124,12 +124,14 @@ def climb(function: "AcquisitionFunction", inputs: Array, free: tuple[int, ...])
 
     starts = torch.from_numpy(inputs)[:, None, :]
     fixed = {k: starts[:, 0, k] for k in range(inputs.shape[1]) if k not in free}
-    with warnings.catch_warnings():
-        # A line search that ends early has still climbed.
-        warnings.simplefilter("ignore", OptimizationWarning)
+    with warnings.catch_warnings(record=True) as raised:
         reached, _ = gen_candidates_scipy(
             starts, function, 0.0, 1.0, options={"maxiter": _ITERATIONS}, fixed_features=fixed
         )
+    for each in raised:
+        # A line search that ends early has still climbed; BoTorch insists on saying so.
+        if not issubclass(each.category, OptimizationWarning):
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
     return np.asarray(reached.detach()[:, 0, :].numpy())
 
 
