@@ -1,0 +1,28 @@
+"""Optuna's own tests for samplers, with the Gaussian process in use from the second trial on."""
+
+from collections.abc import Callable
+
+import pytest
+from optuna.samplers import BaseSampler
+from optuna.testing.pytest_samplers import (
+    BasicSamplerTestCase,
+    RelativeSamplerTestCase,
+    SingleOnlySamplerTestCase,
+)
+
+from bursar.search import GPHedgeSampler, nominate, process
+
+
+class TestGPHedgeSampler(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
+    @pytest.fixture(autouse=True)
+    def _hasty(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        # Nominees need not be good here, and hundreds are asked for.
+        monkeypatch.setattr(nominate, "_RANDOM", 50)
+        monkeypatch.setattr(nominate, "_NEAR", 10)
+        monkeypatch.setattr(nominate, "_STARTS", 1)
+        monkeypatch.setattr(nominate, "_SWEEPS", 1)
+        monkeypatch.setattr(process, "_ITERATIONS", 1)
+
+    @pytest.fixture
+    def sampler(self) -> Callable[[], BaseSampler]:
+        return lambda: GPHedgeSampler(seed=1, initial=1)
