@@ -448,7 +448,7 @@ def test_a_stopped_run_says_how_to_go_on(
         "bursar: stopped behind step 4 of 6, with a checkpoint; "
         f"go on by `bursar resume {folder}`\n"
     )
-    assert [path.name for path in (folder / "checkpoints").iterdir()] == ["step-4"]
+    assert (folder / "checkpoints/step-4").exists()
     assert bursar("resume", folder, "-q").code == 0
 
 
