@@ -1,5 +1,8 @@
 """The policy kit catches the mistakes that it is there for."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -253,7 +256,16 @@ def test_the_kit_refuses(policy, test, error):
         getattr(kit(policy), test)()
 
 
-@pytest.mark.parametrize("policy", [Random, Learner])
+def of_the_docs():
+    """The policy that docs/policies.md shows, as it stands there."""
+    text = (Path(__file__).parents[2] / "docs" / "policies.md").read_text()
+    [code] = re.findall(r"```python\n(import bursar\n.*?class Hardest.*?)```", text, re.DOTALL)
+    found = {}
+    exec(code, found)
+    return found["Hardest"]
+
+
+@pytest.mark.parametrize("policy", [Random, Learner, of_the_docs()])
 def test_a_sound_policy_passes_whole(policy):
     sound = kit(policy)
     for name in dir(sound):
