@@ -91,10 +91,16 @@ def from_data(
         if data is not None
     }
     metric = Metric(
-        getattr(score, "__name__", "score").strip("<>"),
+        _name_of(score),
         lambda predicted, expected, groups: float(score(predicted, expected)),
     )
     return Task(name, PythonKind(loss, distribution), sources, (metric,))
+
+
+def _name_of(score: Score) -> str:
+    """Return what tables call a score: its function's name, if it has one."""
+    name = getattr(score, "__name__", "<unnamed>")
+    return "score" if name.startswith("<") else name
 
 
 def _items(
