@@ -4,14 +4,15 @@ import multiprocessing
 import resource
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from harness import Result, median_ratio
 from torch import Tensor, nn
 from torch.nn import functional
 
 from bursar.models.build import build
-from bursar.models.frozen import FROZEN_STATES
 from bursar.models.spec import ModelSpec
+from bursar.tasks.batches import FROZEN_STATES, ready_batch
 from bursar.tasks.kinds import Classify
 from bursar.tasks.tokenizer import Tokenizer
 from bursar.weighting.deltas import Deltas
@@ -106,11 +107,12 @@ def kept_states() -> Result:
     ids = torch.randint(5, tokenizer.vocabulary, (16, 52))
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     with torch.no_grad(), model.frozen.recording() as states:
-        model("task", inputs)
+        model(ready_batch("task", np.arange(16), inputs, {}))
 
     def trained(columns: dict[str, Tensor]) -> None:
         model.zero_grad(set_to_none=True)
-        model("task", columns).square().mean().backward()
+        batch = ready_batch("task", np.arange(16), columns, {})
+        model(batch)["task"].square().mean().backward()
 
     ratio = median_ratio(
         lambda: trained(inputs), lambda: trained(inputs | {FROZEN_STATES: states[0]}), 21

@@ -1,4 +1,4 @@
-"""What a run tells the one who decides in it."""
+"""What a run tells its decider."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
