@@ -24,7 +24,9 @@ def main() -> None:
         print(f"| {named(cell)} | " + " | ".join(map(shown, found.values())) + " |", flush=True)
         shares += [100 * one.share for one in found.values() if often(one)]
     outside = sum(not PROMISED[0] <= share <= PROMISED[1] for share in shares)
-    print(f"\n{len(shares)} figures from {min(shares):.1f} to {max(shares):.1f}%; {outside} outside")
+    print(
+        f"\n{len(shares)} figures from {min(shares):.1f} to {max(shares):.1f}%; {outside} outside"
+    )
 
 
 def named(cell: Cell) -> str:

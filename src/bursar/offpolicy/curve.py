@@ -11,11 +11,9 @@ Floats = NDArray[np.float64]
 #: No distribution is better than the point found by more than this, in units of λ.
 TOLERANCE = 1e-3
 #: The first points stand in about this ratio.
-RATIO = 1.3
-#: A piece that may hide something better is cut in so many.
-PARTS = 4
-#: By then a piece is shorter than rounding.
-ROUNDS = 25
+RATIO = 4.0
+#: Halved so often, a piece is shorter than rounding.
+ROUNDS = 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +64,8 @@ class Curve:
     and E is concave in q and t together. For b from l to r the factor b is at most r where the
     bracket is above 0 and at least l where it is below, so the larger of two functions bounds the
     objective, with r and with l in the place of b, both concave in t. Each is below its tangent at
-    that end, whose slope is known there. A piece is cut in smaller ones while its bound says that
-    it may hide something better than the best point.
+    that end, whose slope is known there. A piece is halved while its bound says that it may hide
+    something better than the best point.
 
     Args:
         c: above 0 and not all alike, shape `(tasks,)`.
@@ -89,12 +87,12 @@ class Curve:
         points = self._at(np.geomspace(least, most, count + 2)[1:-1], np.zeros(count))
         for _ in range(ROUNDS):
             best = float(self._heights(points).max())
-            open_ones = np.flatnonzero(self._bounds(points) > best + TOLERANCE * self._weight)
-            edges = np.concatenate([[least], points.b, [most]])
-            cuts = _between(edges, open_ones)
-            if len(cuts) == 0 or np.any(np.diff(cuts) <= 0):
+            promising = np.flatnonzero(self._bounds(points) > best + TOLERANCE * self._weight)
+            if len(promising) == 0:
                 break
-            points = points.and_also(self._at(cuts, np.interp(cuts, points.b, points.tilt)))
+            edges = np.concatenate([[least], points.b, [most]])
+            middles = np.sqrt(edges[promising] * edges[promising + 1])
+            points = points.and_also(self._at(middles, np.interp(middles, points.b, points.tilt)))
         place = int(np.argmax(self._heights(points)))
         return Peak(*(float(values[place]) for values in vars(points).values()))
 
@@ -116,7 +114,7 @@ class Curve:
         right = 1 - points.b / np.append(points.b[1:], most)
         by_right = np.append(height + left * np.maximum(rise, 0.0), np.inf)
         by_left = np.append(np.inf, height + right * np.maximum(fall, 0.0))
-        bounds = np.minimum(by_right, by_left)
+        bounds: Floats = np.minimum(by_right, by_left)
         level = self._weight * (points.entropy[1:] + points.entropy[:-1]) / 2
         inner = np.maximum(
             height[1:] + left[1:] * np.maximum(rise[1:] - level, 0.0),
@@ -139,12 +137,10 @@ class Curve:
             stepped = tilt + excess / np.maximum(square - mean**2, 1e-300)
             inside = (stepped > low) & (stepped < high)
             tilt = np.where(inside, stepped, (low + high) / 2)
-        return Points(
-            b, reward / mean, log_total - reward / (self._weight * b) + tilt * mean, tilt
-        )
+        return Points(b, reward / mean, log_total - reward / (self._weight * b) + tilt * mean, tilt)
 
     def _moments(self, z: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """log Σ exp z, p·c, p·c² and p·s for p = softmax(z) of each row; changes `z`."""
+        """Return log Σ exp z, p·c, p·c² and p·s for p = softmax(z) of each row; changes `z`."""
         top = z.max(axis=1)
         z -= top[:, None]
         np.exp(z, out=z)
@@ -165,11 +161,3 @@ class Curve:
         high = np.maximum(slack + np.log(above / below), 1.0) / below
         low = -np.maximum(slack - np.log(above / below), 1.0) / above
         return low, high
-
-
-def _between(edges: Floats, pieces: NDArray[np.int64]) -> Floats:
-    """Where to cut the pieces after these edges, in order, by ratios."""
-    shares = np.arange(1, PARTS) / PARTS
-    low, high = edges[pieces, None], edges[pieces + 1, None]
-    cuts: Floats = (low * (high / low) ** shares).ravel()
-    return cuts

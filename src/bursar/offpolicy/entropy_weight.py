@@ -82,9 +82,7 @@ def _size(sample: Sample, probabilities: NDArray[np.float64]) -> float:
     return evidence.effective_sample_size()
 
 
-def _sizes(
-    sample: Sample, learn: Learn, weights: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _sizes(sample: Sample, learn: Learn, weights: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.array([_size(sample, learn(sample, float(weight))) for weight in weights])
 
 

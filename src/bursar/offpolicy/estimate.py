@@ -120,17 +120,17 @@ def summed_up(
     """
     evidence = estimator(sample, seen).by_decision(sample.decisions)
     size = evidence.effective_sample_size()
-    least = min(size, _by_shares(seen, sample))
-    _warn_if_small(least, seen, sample)
+    by_task = _size_by_task(seen, sample)
+    _warn_if_small(size, by_task, seen, sample)
     error = evidence.standard_error()
     interval = None
-    if least >= FEWEST:
+    if min(size, by_task) >= FEWEST:
         quantile = float(stdtrit(evidence.degrees_of_freedom(), (1 + confidence) / 2))
         interval = (evidence.value - quantile * error, evidence.value + quantile * error)
     return Estimate(evidence.value, error, interval, size, len(evidence.terms))
 
 
-def _by_shares(seen: Target, sample: Sample) -> float:
+def _size_by_task(seen: Target, sample: Sample) -> float:
     """The effective sample size by the decisions in fact: 1 / Σ_k π(k)² / n_k.
 
     It shows a task with a large share in the policy of which the log, by chance, holds next to
@@ -147,12 +147,14 @@ def _estimator(method: str | Estimator) -> Estimator:
     return METHODS[method]
 
 
-def _warn_if_small(size: float, seen: Target, sample: Sample) -> None:
-    if size < FEW:
-        too_few = f", too little for an interval (from {FEWEST} on)" if size < FEWEST else ""
+def _warn_if_small(size: float, by_task: float, seen: Target, sample: Sample) -> None:
+    least = min(size, by_task)
+    if least < FEW:
+        counted = "" if size < FEW else "counted by task, "
+        too_few = f", too little for an interval (from {FEWEST} on)" if least < FEWEST else ""
         warnings.warn(
-            f"the effective sample size is {size:.1f} of {sample.decided().sum()} decisions: the "
-            f"log says little about this policy{too_few}",
+            f"{counted}the effective sample size is {least:.1f} of {sample.decided().sum()} "
+            f"decisions: the log says little about this policy{too_few}",
             SmallSampleWarning,
             stacklevel=4,
         )

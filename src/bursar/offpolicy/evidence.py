@@ -37,9 +37,10 @@ class Evidence:
             decisions: the number of each step's decision, shape `(steps,)`.
         """
         _, number = np.unique(decisions, return_inverse=True)
-        terms = np.bincount(number, self.terms)
+        terms = np.bincount(number, self.terms).astype(np.float64)
         terms *= len(terms) / len(self.terms)
-        return Evidence(self.value, terms, np.bincount(number, self.weights))
+        weights = np.bincount(number, self.weights).astype(np.float64)
+        return Evidence(self.value, terms, weights)
 
     def standard_error(self) -> float:
         """The standard error of the value, from the differences between successive observations.

@@ -100,8 +100,8 @@ class Log:
             reward(steps),
             propensities=[step.p for step in steps],
             decisions=_decisions(steps),
-            losses=[step.loss for step in steps],
-            gains=[step.gain for step in steps],
+            losses=np.array([step.loss for step in steps], dtype=np.float64),
+            gains=np.array([step.gain for step in steps], dtype=np.float64),
         )
 
     @cached_property

@@ -12,7 +12,7 @@ from bursar.errors import UserError
 from bursar.offpolicy.log import Log
 from bursar.offpolicy.pooling import Sample
 from bursar.policies import Annealed, Cycle, Fixed, Outcome, Policy, Schedule, Stratified
-from bursar.policies.signals import Gain, Loss
+from bursar.policies.signals import Gain, Loss, Signal
 
 #: Policies that change by plan, whatever the outcomes: judged by where they are at each step.
 PLANNED = (Schedule, Annealed, Cycle)
@@ -152,9 +152,7 @@ def _known(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def target(
-    policy: Policy | Mapping[str, float], sample: Sample, logs: Sequence[Log]
-) -> Target:
+def target(policy: Policy | Mapping[str, float], sample: Sample, logs: Sequence[Log]) -> Target:
     """The policy at the sample's steps; refuses one that the loggers have no support for.
 
     Args:
@@ -196,14 +194,18 @@ def _seen(policy: Policy, sample: Sample, logs: Sequence[Log]) -> Target:
 
 def _check_outcomes(policy: Policy, logs: Sequence[Log]) -> None:
     """Refuse a policy that learns from what the logs do not hold."""
-    held = {Loss: all(np.isfinite(log.losses).any() for log in logs)}
-    held[Gain] = all(np.isfinite(log.gains).any() for log in logs)
-    missing = sorted(type(s).__name__ for s in policy.needs if not held.get(type(s), False))
-    if not missing and (policy.needs or held[Loss]):
+    held: set[type[Signal]] = set()
+    if all(np.isfinite(log.losses).any() for log in logs):
+        held.add(Loss)
+    if all(np.isfinite(log.gains).any() for log in logs):
+        held.add(Gain)
+    needed = {type(signal) for signal in policy.needs} or {Loss}
+    if needed <= held:
         return
+    missing = sorted(signal.__name__ for signal in needed - held)
     raise UserError(
         f"policy: expected one that does not learn or learns from what the log holds, found "
-        f"{policy.name}, which needs {' and '.join(missing) or 'Loss'}; run it to see what it earns"
+        f"{policy.name}, which needs {' and '.join(missing)}; run it to see what it earns"
     )
 
 

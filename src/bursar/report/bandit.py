@@ -75,7 +75,7 @@ def bandit_report(
     comparison = compare(makers, **sizes, seed=seed, workers=workers)
     notes = []
     if COUNTERFACTUAL in policies:
-        comparison = _joined(comparison, COUNTERFACTUAL, counterfactual_curves(**sizes, seed=seed))
+        comparison = _joined(comparison, COUNTERFACTUAL, counterfactual_curves(seed=seed, **sizes))
         notes.append(
             "counterfactual is learned from two runs before its own, the first of them random."
         )

@@ -109,18 +109,12 @@ def counterfactual_bandit(
 
 
 def counterfactual_curves(
-    environments: int,
-    seeds: int,
-    arms: int,
-    steps: int,
-    seed: int,
-    iterations: int = 2,
-    way: Improvement = improve,
+    environments: int, seeds: int, arms: int, steps: int, seed: int, iterations: int = 2
 ) -> NDArray[np.float64]:
     """The mean score over arms in the run of the last policy, in the bandits of `bandit.compare`.
 
-    Each policy is learned from all runs before it with the same seed, the first of them RANDOM, as
-    in the paper. Shape `(environments, seeds, steps)`.
+    Each policy is what `improve` makes of all runs before it with the same seed, the first of them
+    RANDOM, as in the paper. Shape `(environments, seeds, steps)`.
     """
     curves = np.empty((environments, seeds, steps))
     for e in range(environments):
@@ -128,7 +122,7 @@ def counterfactual_curves(
         for s in range(seeds):
             bandit = _Bandit(environment, steps, seed, e, s)
             first = bandit.play("random", Random(environment.tasks))
-            curves[e, s] = bandit.improved(way, first, iterations).curve
+            curves[e, s] = bandit.improved(improve, first, iterations).curve
     return curves
 
 

@@ -60,11 +60,10 @@ class Cell:
         one = np.eye(len(TASKS))[drawn]
         before = np.repeat((np.cumsum(one, axis=0) - one) * self.rounds, self.rounds, axis=0)
         within = np.tile(np.arange(self.rounds), len(drawn))
-        return MEANS * np.exp(-2 * (before + within[:, None]) / (self.steps * LOGGER))
+        left: NDArray[np.float64] = np.exp(-2 * (before + within[:, None]) / (self.steps * LOGGER))
+        return MEANS * left
 
-    def _rewards(
-        self, means: NDArray[np.float64], rng: np.random.Generator
-    ) -> NDArray[np.float64]:
+    def _rewards(self, means: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
         chances = rng.random(self.steps)
         if self.alike:
             chances = np.repeat(chances[:: self.rounds], self.rounds)
