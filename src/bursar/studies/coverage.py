@@ -9,7 +9,16 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bursar.offpolicy import Course, Log, SmallSampleWarning, estimate
+from bursar.offpolicy import (
+    Course,
+    Estimate,
+    FarPolicyWarning,
+    Log,
+    SmallSampleWarning,
+    estimate,
+    estimate_improved,
+    improve,
+)
 from bursar.rng import stream
 
 TASKS = ("a", "b", "c", "d")
@@ -121,3 +130,41 @@ def coverage(
                     given[method] += 1
                     covered[method] += interval[0] <= truth <= interval[1]
     return {method: Coverage(logs, given[method], covered[method]) for method in methods}
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What was promised of learned policies where all tasks are alike, so that none earns more.
+
+    Args:
+        gain: by how much the estimate was above what every policy earns, on the mean over logs.
+        covered: for what share of the logs the 95% interval held the truth.
+    """
+
+    gain: float
+    covered: float
+
+
+def promises(
+    tasks: int, entropy_weight: float | Literal["auto"], logs: int, steps: int = 1000, seed: int = 1
+) -> tuple[Promise, Promise]:
+    """Learn from logs of tasks that are alike, and judge by the same log and cross-fitted."""
+    rng = stream(seed, "alike", tasks)
+    names = [f"task{k}" for k in range(tasks)]
+    found: tuple[list[Estimate], list[Estimate]] = [], []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SmallSampleWarning)
+        warnings.simplefilter("ignore", FarPolicyWarning)
+        for _ in range(logs):
+            course = Course(np.zeros(1, dtype=np.int64), np.full((1, tasks), 1 / tasks))
+            log = Log(names, rng.integers(0, tasks, steps), course, rng.random(steps))
+            found[0].append(estimate(log, improve(log, entropy_weight)))
+            found[1].append(estimate_improved(log, entropy_weight))
+    return _promise(found[0], 0.5), _promise(found[1], 0.5)
+
+
+def _promise(estimates: Sequence[Estimate], truth: float) -> Promise:
+    gain = float(np.mean([found.value - truth for found in estimates]))
+    intervals = [found.interval for found in estimates if found.interval is not None]
+    covered = float(np.mean([low <= truth <= high for low, high in intervals]))
+    return Promise(gain, covered)
