@@ -442,7 +442,9 @@ def estimate(
     pool: Annotated[str, typer.Option(help="own or balance.")] = "own",
     reward: Annotated[str, typer.Option(help="room_left or prediction_gain.")] = "room_left",
 ) -> None:
-    """Estimate what a policy would have earned in finished runs.
+    """Estimate what a policy would have earned at the states that finished runs visited.
+
+    A policy that learns watches the journals, and is judged by what it comes to.
 
     \b
     bursar estimate runs/small-glue --policy policy.yaml
@@ -467,12 +469,16 @@ def improve(
         int, typer.Option(min=0, help="Run a run file, improve, run again, so many times.")
     ] = 0,
     weight: Annotated[
-        str, typer.Option("--entropy-weight", help="How much to spread; or auto.")
-    ] = "0.25",
+        str,
+        typer.Option("--entropy-weight", help="How much to spread; auto: as the runs allow."),
+    ] = "auto",
     solver: Annotated[str, typer.Option(help="exact or cmaes.")] = "exact",
     pool: Annotated[str, typer.Option(help="own, balance or last.")] = "own",
     phases: Annotated[int, typer.Option(min=1, help="A policy that changes over the run.")] = 1,
     reward: Annotated[str, typer.Option(help="room_left or prediction_gain.")] = "room_left",
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite a policy file that bursar did not write.")
+    ] = False,
     data: DataOption = None,
     quiet: QuietOption = False,
 ) -> None:
@@ -487,11 +493,11 @@ def improve(
 
     settings = Settings(_weight(weight), solver, pool, phases, reward)
     if iterations:
-        _loop(sources, iterations, to, settings, data, quiet)
+        _loop(sources, iterations, to, settings, force, data, quiet)
         return
     with _warned():
         path = to or Path("policy.yaml")
-        _judgement(improve_runs(sources, path, settings))
+        _judgement(improve_runs(sources, path, settings, force))
     out.print(f"Written: {path}", soft_wrap=True)
 
 
@@ -509,6 +515,7 @@ def _loop(
     iterations: int,
     to: Path | None,
     settings: "Settings",
+    force: bool,
     data: str | None,
     quiet: bool,
 ) -> None:
@@ -521,7 +528,7 @@ def _loop(
     config = configs.load(sources[0], (), data)
     folder = to or Path("studies") / f"{config.name}-improved"
     with showing(quiet) as shower, _warned():
-        stages = improve_loop(config, iterations, folder, settings, watch=shower.view)
+        stages = improve_loop(config, iterations, folder, settings, force, watch=shower.view)
     for stage in stages:
         if stage.learned is not None and not quiet:
             _judgement(stage.learned)
@@ -547,14 +554,22 @@ def _judgement(judged: "PolicyEstimate") -> None:
         table.add_row(share.task, f"{share.before:.4f}", f"{share.now:.4f}")
     out.print(table)
     found = judged.estimate
-    low, high = found.interval
+    interval = "no interval: too few decisions"
+    if found.interval is not None:
+        interval = f"95% interval {found.interval[0]:.4f} to {found.interval[1]:.4f}"
+    learned = "" if judged.entropy_weight is None else ", by draws it was not learned from"
     out.print(
         f"Reward of a step: {judged.earned:.4f} earned, {found.value:.4f} estimated for this "
-        f"policy (95% interval {low:.4f} to {high:.4f}).",
+        f"policy ({interval}){learned}.",
         soft_wrap=True,
     )
     out.print(
-        f"Effective sample size: {found.effective_sample_size:.0f} of {judged.steps} steps.",
+        "That is at the states that these runs visited; a training of its own comes to others.",
+        soft_wrap=True,
+    )
+    out.print(
+        f"Effective sample size: {found.effective_sample_size:.0f} of {found.decisions} decisions "
+        f"({judged.steps} steps).",
         soft_wrap=True,
     )
     if judged.entropy_weight is not None:
@@ -576,13 +591,13 @@ def bandit(
     """Compare policies in the synthetic multi-task bandit: no training, some seconds.
 
     \b
-    bursar bandit --policies exp3s,progress --arms 8 --steps 1000 --environments 8 --seeds 10
+    bursar bandit --policies exp3s,counterfactual --arms 8 --steps 1000 --environments 8 --seeds 10
     """
     from bursar.report.bandit import HEAD, POLICIES, bandit_report, rows
 
     names = [str(name) for name in _list_of(policies, "--policies")] if policies else POLICIES
     with busy("playing"):
-        comparison = bandit_report(
+        report = bandit_report(
             to,
             names,
             arms=arms,
@@ -595,9 +610,11 @@ def bandit(
     table = Table(Column(HEAD[0], no_wrap=True))
     for column in HEAD[1:]:
         table.add_column(column, justify="right")
-    for row in rows(comparison):
+    for row in rows(report.comparison):
         table.add_row(*row)
     out.print(table)
+    for note in report.notes:
+        out.print(note, soft_wrap=True)
     out.print(f"Report: {to / 'report.html'}", soft_wrap=True)
 
 

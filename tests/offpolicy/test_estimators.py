@@ -1,5 +1,6 @@
 """Estimators: what another policy would have earned."""
 
+import dataclasses
 import math
 import warnings
 
@@ -22,9 +23,11 @@ from bursar.offpolicy import (
     SwitchDoublyRobust,
     WeightedImportanceSampling,
     estimate,
+    mean_shares,
 )
-from bursar.policies import Cycle, Schedule, Stratified
+from bursar.policies import Annealed, Cycle, Outcome, Policy, Schedule, Stratified
 from bursar.rng import stream
+from bursar.studies.coverage import Cell, coverage
 
 METHODS = ["is", "wis", "clipped_is", "dm", "dr", "sndr", "switch_dr"]
 TASKS = ["a", "b", "c", "d"]
@@ -58,30 +61,34 @@ def looped(log: Log, policy: dict[str, float], clip: float, model: list[float] |
             model.append(sum(own) / len(own))
     base = sum(p[k] * model[k] for k in range(len(p)))
 
-    def mean_and_error(values):
+    def error(terms, weights):
+        """Half the mean square of successive differences, each term without its own pull."""
+        free = [terms[t] / (1 - weights[t] / sum(weights)) for t in range(steps)]
+        square = sum((free[t + 1] - free[t]) ** 2 for t in range(steps - 1)) / (steps - 1)
+        return math.sqrt(square / 2 / steps)
+
+    def mean_and_error(values, weights):
         mean = sum(values) / steps
-        variance = sum((x - mean) ** 2 for x in values) / (steps - 1)
-        return mean, math.sqrt(variance / steps)
+        return mean, error([x - mean for x in values], weights)
 
     out = {}
-    out["is"] = mean_and_error([w[t] * rewards[t] for t in range(steps)])
-    out["clipped_is"] = mean_and_error([min(w[t], clip) * rewards[t] for t in range(steps)])
+    out["is"] = mean_and_error([w[t] * rewards[t] for t in range(steps)], w)
+    clipped = [min(x, clip) for x in w]
+    out["clipped_is"] = mean_and_error([clipped[t] * rewards[t] for t in range(steps)], clipped)
     value = sum(w[t] * rewards[t] for t in range(steps)) / sum(w)
-    square = sum(w[t] ** 2 * (rewards[t] - value) ** 2 for t in range(steps))
-    out["wis"] = value, math.sqrt(square * steps / (steps - 1)) / sum(w)
+    terms = [w[t] * (rewards[t] - value) * steps / sum(w) for t in range(steps)]
+    out["wis"] = value, error(terms, w)
     residuals = [rewards[t] - model[actions[t]] for t in range(steps)]
-    out["dr"] = mean_and_error([base + w[t] * residuals[t] for t in range(steps)])
+    out["dr"] = mean_and_error([base + w[t] * residuals[t] for t in range(steps)], w)
     out["switch_dr"] = mean_and_error(
-        [base + (w[t] * residuals[t] if w[t] <= clip else 0.0) for t in range(steps)]
+        [base + (w[t] * residuals[t] if w[t] <= clip else 0.0) for t in range(steps)], w
     )
     shift = sum(w[t] * residuals[t] for t in range(steps)) / sum(w)
-    square = sum(w[t] ** 2 * (residuals[t] - shift) ** 2 for t in range(steps))
-    out["sndr"] = base + shift, math.sqrt(square * steps / (steps - 1)) / sum(w)
-    variance = 0.0
-    for k in range(len(p)):
-        own = [residuals[t] for t in range(steps) if actions[t] == k]
-        variance += p[k] ** 2 * sum(x * x for x in own) / (len(own) - 1) / len(own)
-    out["dm"] = base, math.sqrt(variance * steps / (steps - 1))
+    terms = [w[t] * (residuals[t] - shift) * steps / sum(w) for t in range(steps)]
+    out["sndr"] = base + shift, error(terms, w)
+    strata = [p[k] * steps / actions.count(k) for k in range(len(p))]
+    terms = [strata[a] * residuals[t] for t, a in enumerate(actions)]
+    out["dm"] = base, error(terms, [strata[a] for a in actions])
     return out
 
 
@@ -201,43 +208,142 @@ VALUE = float(np.array(list(POLICY.values())) @ TRUTH)
 def test_importance_sampling_is_unbiased_and_weighting_steadies_it() -> None:
     rng = stream(11, "logs")
     values = {"is": [], "wis": []}
-    for _ in range(2000):
+    for _ in range(1000):
         log = simulated(rng, TRUTH, LOGGER, 200)
         for method, found in values.items():
             found.append(estimate(log, POLICY, method).value)
     plain, weighted = np.array(values["is"]), np.array(values["wis"])
-    z = (plain.mean() - VALUE) / (plain.std(ddof=1) / math.sqrt(2000))
+    z = (plain.mean() - VALUE) / (plain.std(ddof=1) / math.sqrt(1000))
     assert abs(z) < 3.3  # false alarms: 1 in 1,000 seeds
     assert weighted.var() < plain.var()
 
 
-@pytest.mark.parametrize("method", ["is", "wis", "dm", "dr", "sndr"])
-def test_95_percent_intervals_cover_the_truth_95_percent_of_the_time(method: str) -> None:
-    rng = stream(12, "logs")
-    covered = 0
-    for _ in range(1000):
-        low, high = estimate(simulated(rng, TRUTH, LOGGER, 400), POLICY, method).interval
-        covered += low <= VALUE <= high
-    # At exactly 95% a count outside 930..970 comes up for 4 seeds in 1,000.
-    assert 930 <= covered <= 970
+@pytest.mark.parametrize(
+    "cell",
+    [
+        Cell("bernoulli", 400, 7, 1),
+        Cell("exponential", 400, 3, 1),
+        Cell("falling", 400, 3, 1),
+        Cell("bernoulli", 2000, 3, 10, alike=True),
+        Cell("exponential", 2000, 7, 10),
+        Cell("falling", 2000, 3, 10),
+    ],
+)
+def test_95_percent_intervals_cover_the_truth_95_percent_of_the_time(cell: Cell) -> None:
+    """A part of the grid of `scripts/coverage.py`."""
+    for method, found in coverage(cell, logs=300).items():
+        assert found.given > 250, method
+        # At exactly 95% a share beyond 91% or 98.7% comes up for 3 seeds in 1,000.
+        assert 0.91 <= found.share <= 0.987, (method, found)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [Cell("bernoulli", 100, 3, 10), Cell("exponential", 100, 7, 1), Cell("falling", 400, 7, 10)],
+)
+def test_there_is_no_interval_where_none_would_hold_what_it_promises(cell: Cell) -> None:
+    assert all(found.given < 30 for found in coverage(cell, logs=100).values())
+
+
+def held(log: Log, steps: int) -> Log:
+    """The same decisions, each held for so many steps that all earn the same."""
+    decisions = np.repeat(np.arange(len(log)), steps)
+    arrays = (log.actions, log.propensities, log.rewards)
+    return Log(log.tasks, *(np.repeat(array, steps) for array in arrays), decisions=decisions)
 
 
 def test_draws_that_held_for_a_round_count_once() -> None:
-    """Ten steps on one decision tell as much as one: intervals must know."""
-    rng = stream(13, "logs")
-    covered, naive = 0, 0
-    for _ in range(300):
-        rounds = simulated(rng, TRUTH, LOGGER, 100)
-        actions, rewards = np.repeat(rounds.actions, 10), np.repeat(rounds.rewards, 10)
-        propensities = np.repeat(rounds.propensities, 10)
-        decisions = np.repeat(np.arange(100), 10)
-        log = Log(TASKS, actions, propensities, rewards, decisions=decisions)
-        low, high = estimate(log, POLICY).interval
-        covered += low <= VALUE <= high
-        low, high = estimate(Log(TASKS, actions, propensities, rewards), POLICY).interval
-        naive += low <= VALUE <= high
-    assert covered >= 270
-    assert naive < 210
+    """Ten steps on one decision tell as much as one."""
+    log = simulated(stream(13, "logs"), TRUTH, LOGGER, 100)
+    for method in METHODS:
+        if method in ("clipped_is", "switch_dr"):
+            continue  # their limits are of the number of steps
+        once, rounds = estimate(log, POLICY, method), estimate(held(log, 10), POLICY, method)
+        assert rounds.value == pytest.approx(once.value)
+        assert rounds.standard_error == pytest.approx(once.standard_error)
+        assert rounds.interval == pytest.approx(once.interval)
+        assert rounds.effective_sample_size == pytest.approx(once.effective_sample_size)
+        assert rounds.decisions == once.decisions == 100
+
+
+def test_rounds_are_too_few_by_their_number_not_by_their_steps() -> None:
+    log = held(simulated(stream(14, "logs"), TRUTH, LOGGER, 20), 100)
+    with pytest.warns(SmallSampleWarning, match="of 20 decisions: .* too little for an interval"):
+        assert estimate(log, POLICY).interval is None
+
+
+def test_a_task_that_chance_left_out_leaves_no_interval() -> None:
+    """Weights look even where a third of the policy rests on a single draw."""
+    actions = [0] * 60 + [1] + [0] * 39
+    log = Log(["a", "b"], actions, [[0.9, 0.1]] * 100, np.linspace(0, 1, 100))
+    with pytest.warns(SmallSampleWarning, match="too little for an interval"):
+        assert estimate(log, {"a": 0.7, "b": 0.3}).interval is None
+
+
+def made_learnable_log(gains: bool = True, losses: bool = True) -> Log:
+    rng = stream(15, "log")
+    shares = np.array([0.5, 0.2, 0.2, 0.1])
+    actions = rng.choice(4, 400, p=shares)
+    earned = np.where(actions == 3, 0.5, 0.1) + 0.01 * rng.normal(size=400)
+    measured = {"gains": earned} if gains else {}
+    measured |= {"losses": 1 - earned} if losses else {}
+    return Log(TASKS, actions, np.tile(shares, (400, 1)), earned, **measured)
+
+
+def test_a_policy_that_learns_is_judged_by_what_it_comes_to() -> None:
+    log = made_learnable_log()
+    policy = bursar.Exp3S(TASKS, eta=0.05)
+    watching, rows = bursar.Exp3S(TASKS, eta=0.05), []
+    for t in range(400):
+        rows.append(watching.probabilities())
+        index = int(log.actions[t])
+        draw = dataclasses.replace(watching.replay(index), probabilities=log.course.rows[t])
+        watching.tell(Outcome(draw, gain=float(log.gains[t])))
+    weights = [rows[t][log.actions[t]] / float(log.propensities[t]) for t in range(400)]
+    value = sum(w * float(r) for w, r in zip(weights, log.rewards, strict=True)) / sum(weights)
+    found = estimate(log, policy)
+    assert found.value == pytest.approx(value, abs=1e-12)
+    assert found.value > estimate(log, bursar.Random(TASKS)).value + 0.02
+    assert policy.probabilities().tolist() == [0.25] * 4
+    shares = mean_shares(log, policy)
+    assert list(shares.values()) == pytest.approx(np.mean(rows, axis=0).tolist())
+    means = [float(log.rewards[log.actions == k].mean()) for k in range(4)]
+    direct = sum(float(row @ means) for row in rows) / 400
+    assert estimate(log, policy, "dm").value == pytest.approx(direct, abs=1e-12)
+
+
+def test_each_log_is_watched_from_the_start_and_in_any_order_of_the_tasks() -> None:
+    log = made_learnable_log()
+    turned = bursar.Exp3S(["c", "a", "d", "b"], eta=0.05)
+    once = estimate(log, bursar.Exp3S(TASKS, eta=0.05))
+    assert estimate(log, turned).value == pytest.approx(once.value)
+    assert estimate([log, log], turned).value == pytest.approx(once.value)
+    assert estimate([made_learnable_log(), log], turned, pool="last") == estimate(log, turned)
+
+
+@pytest.mark.parametrize(
+    ("policy", "gains", "losses", "message"),
+    [
+        (bursar.Exp3S(TASKS), False, True, "found exp3s, which needs Gain"),
+        (bursar.Thompson(TASKS, primary="a"), True, True, "found thompson, which needs DevScore"),
+        (bursar.Progress(TASKS), False, False, "found progress, which needs Loss"),
+    ],
+)
+def test_a_learner_that_the_log_cannot_feed_is_refused(
+    policy: Policy, gains: bool, losses: bool, message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        estimate(made_learnable_log(gains, losses), policy)
+
+
+def test_shares_of_a_policy_that_changes_by_plan_are_their_mean_over_the_run() -> None:
+    log = made_learnable_log()
+    cycle = Cycle({"a": 1, "b": 3, "c": 0, "d": 0})
+    assert mean_shares(log, cycle) == pytest.approx({"a": 0.25, "b": 0.75, "c": 0.0, "d": 0.0})
+    sizes = {"a": 1, "b": 1, "c": 1, "d": 13}
+    annealed = Annealed(sizes, epochs=2, steps_per_epoch=200)
+    late = 13**0.2 / (3 + 13**0.2)
+    assert mean_shares(log, annealed)["d"] == pytest.approx((13 / 16 + late) / 2)
 
 
 def test_what_the_log_could_not_draw_is_refused() -> None:
@@ -265,11 +371,16 @@ def test_a_cycle_supports_no_other_policy_unless_taken_for_its_mixture() -> None
 
 def test_a_small_effective_sample_is_named() -> None:
     log = Log(["a", "b"], [0] * 195 + [1] * 5, [[0.9, 0.1]] * 200, [1.0] * 200)
-    with pytest.warns(SmallSampleWarning, match=r"effective sample size is \d+\.\d of 200 steps"):
+    with pytest.warns(
+        SmallSampleWarning, match=r"effective sample size is \d+\.\d of 200 decisions"
+    ):
         estimate(log, {"a": 0.01, "b": 0.99})
     unseen = Log(["a", "b"], [0] * 200, [[0.99, 0.01]] * 200, [1.0] * 200)
-    with pytest.warns(SmallSampleWarning, match="30% of the policy's draws are of tasks"):
+    with pytest.warns(SmallSampleWarning) as caught:
         estimate(unseen, {"a": 0.7, "b": 0.3})
+    said = [str(warning.message) for warning in caught]
+    assert said[0].startswith("counted by task, the effective sample size is 10.8 of 200 decisions")
+    assert said[1] == "30% of the policy's draws are of tasks that the log never drew"
 
 
 def test_nothing_that_was_drawn_is_refused() -> None:

@@ -1,5 +1,7 @@
 """Improvement: a better policy from what was logged."""
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,10 +10,14 @@ from hypothesis import strategies as st
 from bursar.errors import UserError
 from bursar.offpolicy import (
     Evolution,
+    Exact,
+    FarPolicyWarning,
     Log,
+    SmallSampleWarning,
     Totals,
     entropy_weight,
     estimate,
+    estimate_improved,
     improve,
     improved_shares,
     objective,
@@ -48,31 +54,30 @@ def looped_totals(logs: list[Log], pool: str) -> Totals:
 @pytest.mark.parametrize("pool", ["own", "balance", "last"])
 def test_it_maximises_value_and_entropy_over_the_pooled_logs(pool: str) -> None:
     logs = [made_log(1), made_log(2, 200, logger=[0.1, 0.2, 0.6, 0.1])]
-    policy = improve(logs, 0.2, pool=pool)
+    policy = improve(logs, 0.4, pool=pool)
     assert isinstance(policy, Fixed)
     totals = looped_totals(logs, pool)
-    best = objective(totals, policy.probabilities(), 0.2)
+    best = objective(totals, policy.probabilities(), 0.4)
     rng = stream(3, "others")
     for other in rng.dirichlet(np.ones(4), 200):
         for near in (0.01, 0.3, 1.0):
             mixed = (1 - near) * policy.probabilities() + near * other
-            assert objective(totals, mixed, 0.2) <= best + 1e-12
+            assert objective(totals, mixed, 0.4) <= best + 1e-12
 
 
 def test_the_papers_search_finds_much_the_same() -> None:
     log = made_log(4)
     totals = looped_totals([log], "own")
-    exact, found = improve(log), improve(log, solver="cmaes")
-    assert objective(totals, found.probabilities(), 0.25) == pytest.approx(
-        objective(totals, exact.probabilities(), 0.25), abs=3e-3
+    exact, found = improve(log, 0.6), improve(log, 0.6, solver="cmaes")
+    assert objective(totals, found.probabilities(), 0.6) == pytest.approx(
+        objective(totals, exact.probabilities(), 0.6), abs=3e-3
     )
-    assert improve(log, solver=Evolution(generations=2)).tasks == log.tasks
+    assert improve(log, 0.6, solver=Evolution(generations=2, population=8)).tasks == log.tasks
 
 
 def test_the_improved_policy_is_estimated_to_be_better() -> None:
     log = made_log(5)
-    result = estimate(log, improve(log))
-    assert result.interval[0] > log.rewards.mean()
+    assert estimate_improved(log).interval[0] > log.rewards.mean()
 
 
 def test_a_log_of_zero_rewards_teaches_nothing() -> None:
@@ -109,7 +114,8 @@ def test_a_cycle_can_only_teach_by_its_mixture() -> None:
     log = Log(["a", "b"], [0, 1] * 20, [[1.0, 0.0], [0.0, 1.0]] * 20, [0.2, 0.4] * 20)
     with pytest.raises(UserError, match="certain draws"):
         improve(log)
-    assert improve(log, pool="balance").probabilities().round(4).tolist() == [0.31, 0.69]
+    shares = improve(log, 0.5, pool="balance").probabilities()
+    assert shares.round(4).tolist() == [0.4013, 0.5987]
 
 
 def test_ten_thousand_tasks() -> None:
@@ -117,7 +123,9 @@ def test_ten_thousand_tasks() -> None:
     tasks = [f"t{k}" for k in range(10_000)]
     log = Log(tasks, rng.integers(0, 10_000, 30_000), np.full(30_000, 1e-4), rng.random(30_000))
     for phases in (1, 2):
-        shares = improve(log, phases=phases).probabilities()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FarPolicyWarning)
+            shares = improve(log, 0.25, phases=phases).probabilities()
         assert shares.shape == (10_000,)
         assert shares.sum() == pytest.approx(1)
         assert shares.min() > 0
@@ -138,7 +146,7 @@ def test_a_mistake_gets_a_sentence(options: dict, message: str) -> None:
         improve(made_log(1), **options)
 
 
-@settings(derandomize=True, deadline=None, max_examples=30)
+@settings(derandomize=True, deadline=None, max_examples=15)
 @given(seed=st.integers(0, 500), order=st.permutations(range(4)), phases=st.sampled_from([1, 3]))
 def test_the_names_order_does_not_matter(seed: int, order: list[int], phases: int) -> None:
     log = made_log(seed, 80)
@@ -149,7 +157,7 @@ def test_the_names_order_does_not_matter(seed: int, order: list[int], phases: in
         assert one == pytest.approx({task: other[task] for task in TASKS}, abs=1e-9)
 
 
-@settings(derandomize=True, deadline=None, max_examples=30)
+@settings(derandomize=True, deadline=None, max_examples=15)
 @given(seed=st.integers(0, 500), shift=st.floats(0, 3), scale=st.floats(0.1, 10))
 def test_the_chosen_entropy_weight_is_in_units_of_the_reward(
     seed: int, shift: float, scale: float
@@ -180,6 +188,89 @@ def test_where_tasks_do_not_differ_the_chosen_weight_stays_near_uniform() -> Non
     assert far <= 10
 
 
+@pytest.mark.parametrize("turns", [(0, 1), (0, 0, 1, 1), (0, 1, 2)])
+def test_noise_under_a_policy_that_goes_in_turns_stays_near_uniform_too(turns: tuple) -> None:
+    """Halves by every other decision would each hold one task, and agree on the luck of both."""
+    far = 0
+    for seed in range(20):
+        actions = np.resize(turns, 240)
+        rewards = stream(seed, "noise").normal(size=240)
+        log = Log(TASKS[: max(turns) + 1], actions, np.eye(max(turns) + 1)[actions], rewards)
+        shares = improve(log, pool="balance").probabilities()
+        far += np.abs(shares - 1 / len(shares)).sum() / 2 > 0.05
+    # Far by chance in about 1 of 10 logs: more than 7 of 20 comes up for 1 seed in 2,000.
+    assert far <= 7
+
+
+def test_a_small_entropy_weight_is_named_where_auto_would_not_go_so_far() -> None:
+    log = made_log(1)
+    with pytest.warns(FarPolicyWarning, match=r"entropy_weight 0\.1 takes .* to \d+% of the least"):
+        improve(log, 0.1)
+    with pytest.warns(FarPolicyWarning):
+        improve(log, 0.1, phases=3)
+    chosen = entropy_weight(log)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        improve(log)
+        improve(log, chosen)
+        improve(log, 2 * chosen)
+
+
+def fitted(log: Log, weight: float) -> dict[str, float]:
+    """What `improve` learns from a log of uniform draws, without its look at other weights."""
+    counts = np.bincount(log.actions, minlength=len(log.tasks)).astype(float)
+    sums = np.bincount(log.actions, log.rewards, len(log.tasks))
+    return dict(zip(log.tasks, Exact()(Totals(counts, sums), weight).tolist(), strict=True))
+
+
+def identical_log(rng: np.random.Generator, tasks: int, steps: int) -> Log:
+    names = [f"task{k}" for k in range(tasks)]
+    actions = rng.integers(0, tasks, steps)
+    return Log(names, actions, np.full((steps, tasks), 1 / tasks), rng.random(steps))
+
+
+def test_what_was_learned_is_judged_by_what_it_was_not_learned_from() -> None:
+    """Twenty tasks that do not differ: whatever is learned earns 0.5."""
+    rng, covered, naive = stream(7, "identical"), 0, 0
+    for _ in range(200):
+        log = identical_log(rng, 20, 1000)
+        policy = fitted(log, 0.1)
+        low, high = estimate_improved(log, 0.1).interval
+        covered += low <= 0.5 <= high
+        low, high = estimate(log, policy).interval
+        naive += low <= 0.5 <= high
+    # At 95%, fewer than 179 of 200 come up for 1 seed in 1,000; the parts share what was learned
+    # from, which takes a point or two.
+    assert covered >= 176
+    assert naive < 160
+
+
+def test_where_tasks_differ_the_judgement_of_what_was_learned_covers_what_it_earns() -> None:
+    rng, covered = stream(8, "logs"), 0
+    for _ in range(200):
+        actions = rng.integers(0, 4, 400)
+        rewards = (rng.random(400) < MEANS[actions]).astype(float)
+        log = Log(TASKS, actions, np.full((400, 4), 0.25), rewards)
+        truth = sum(share * MEANS[k] for k, share in enumerate(fitted(log, 0.3).values()))
+        low, high = estimate_improved(log, 0.3).interval
+        covered += low <= truth <= high
+    # At 95%, fewer than 179 of 200 come up for 1 seed in 1,000.
+    assert covered >= 179
+
+
+def test_a_plan_can_be_judged_so_too() -> None:
+    found = estimate_improved(learning_log(3), phases=3)
+    assert found.interval is not None
+    assert found.value > learning_log(3).rewards.mean()
+
+
+def test_five_parts_of_a_log_of_fewer_decisions() -> None:
+    for steps in (1, 2, 6):
+        log = Log(["a", "b"], [0] * steps, np.full((steps, 2), 0.5), np.arange(float(steps)))
+        with pytest.warns(SmallSampleWarning):
+            assert estimate_improved(log).interval is None
+
+
 def test_few_steps_are_too_few_to_choose_by() -> None:
     log = Log(["a", "b"], [0, 1, 0], np.full((3, 2), 0.5), [0.0, 1.0, 0.0])
     assert improve(log, "auto").probabilities() == pytest.approx([0.5, 0.5], abs=0.01)
@@ -197,10 +288,18 @@ def learning_log(seed: int, steps: int = 800) -> Log:
     return Log(["a", "b"], actions, np.full((steps, 2), 0.5), rewards)
 
 
+def planned_shares(seed: int) -> list[float]:
+    """The share of task a in each of eight phases, with a small λ."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FarPolicyWarning)
+        plan = improved_shares(learning_log(seed), 0.25, phases=8)
+    return [phase["a"] for phase in plan]
+
+
 def test_a_plan_moves_on_when_a_task_is_learned() -> None:
     plan = improve(learning_log(1), phases=8)
     assert isinstance(plan, Schedule)
-    shares = [phase["a"] for phase in improved_shares(learning_log(1), phases=8)]
+    shares = planned_shares(1)
     assert shares[0] > 0.25
     assert shares[0] > shares[1] > shares[2]
     assert shares[2] < 0.25
@@ -218,7 +317,7 @@ def test_a_plan_reads_rewards_at_the_tasks_own_draws() -> None:
         expected.append(shares[0])
         reached = [n + share * 25 for n, share in zip(reached, shares, strict=True)]
     expected = np.array(expected).reshape(8, 4).mean(axis=1)
-    found = [phase["a"] for phase in improved_shares(learning_log(2), phases=8)]
+    found = planned_shares(2)
     assert np.abs(expected - found).max() < 0.08
 
 

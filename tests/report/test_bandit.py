@@ -4,7 +4,7 @@ import pytest
 
 from bursar.bandit import CONTENDERS, compare
 from bursar.errors import UserError
-from bursar.report.bandit import HEAD, bandit_curves, bandit_report, rows
+from bursar.report.bandit import HEAD, POLICIES, bandit_curves, bandit_report, primary_note, rows
 
 SMALL = {"arms": 3, "steps": 30, "environments": 2, "seeds": 2}
 
@@ -19,10 +19,30 @@ def test_figure_1_has_a_line_and_a_band_for_each_policy():
 
 
 def test_the_report_holds_the_table(tmp_path):
-    comparison = bandit_report(tmp_path / "bandit", ["random"], **SMALL)
+    report = bandit_report(tmp_path / "bandit", ["random"], **SMALL)
     page = (tmp_path / "bandit" / "report.html").read_text(encoding="utf-8")
     assert all(f"<th>{cell}</th>" in page for cell in HEAD)
-    assert all(f"<td>{cell}</td>" in page for row in rows(comparison) for cell in row)
+    assert all(f"<td>{cell}</td>" in page for row in rows(report.comparison) for cell in row)
+    assert report.notes == ()
+
+
+def test_the_papers_own_policy_and_thompson_can_be_named(tmp_path):
+    report = bandit_report(tmp_path / "bandit", ["thompson", "counterfactual"], **SMALL)
+    assert set(report.comparison.policies) == {"thompson", "counterfactual", "random", "oracle"}
+    assert report.comparison.curves.shape == (4, 2, 2, 30)
+    page = (tmp_path / "bandit" / "report.html").read_text(encoding="utf-8")
+    assert "counterfactual is learned from two runs before its own" in page
+    assert "thompson serves one primary arm" in page
+
+
+def test_all_policies_are_compared_unless_some_are_named():
+    assert {"thompson", "counterfactual", *CONTENDERS} == set(POLICIES)
+
+
+def test_thompson_is_judged_by_its_primary():
+    """With 400 steps on 3 arms it brings the first one further than a third of the draws does."""
+    note = primary_note(arms=3, steps=400, environments=2, seeds=2, seed=1)
+    assert note.endswith("above random in 2 of 2.")
 
 
 def test_a_mistake_is_named(tmp_path):

@@ -1,14 +1,39 @@
 """The bandit experiment with counterfactual policies, small."""
 
-from bursar.studies.counterfactual_bandit import counterfactual_bandit, fixed_ways, phased_ways
+import numpy as np
+
+from bursar.bandit import CONTENDERS, compare
+from bursar.studies.counterfactual_bandit import (
+    counterfactual_bandit,
+    counterfactual_curves,
+    phased_ways,
+    pooled_ways,
+    weighted_ways,
+)
+
+SMALL = {"environments": 3, "seeds": 2, "steps": 500}
 
 
 def test_pooled_logs_help_where_the_newest_log_alone_misleads() -> None:
-    ways = {**fixed_ways(), **phased_ways([4])}
-    results = {
-        result.name: result
-        for result in counterfactual_bandit(ways, environments=3, seeds=2, steps=500)
-    }
+    ways = {**pooled_ways(), **phased_ways([4])}
+    results = {result.name: result for result in counterfactual_bandit(ways, **SMALL)}
     assert results["own"].shares.shape == (3,)
     assert results["own"].median > results["last"].median
     assert results["4 phases"].median > results["last"].median
+
+
+def test_what_is_learned_by_default_from_one_run_beats_random() -> None:
+    """And so do plans, while the paper's λ does not; all 24 environments are in the docs."""
+    ways = {**weighted_ways([0.2]), **phased_ways([2])}
+    results = {r.name: r for r in counterfactual_bandit(ways, iterations=1, **SMALL)}
+    assert results["default"].wins == 3
+    assert results["2 phases"].wins == 3
+    assert results["λ = 0.2"].wins == 0
+
+
+def test_the_counterfactual_policy_plays_in_the_bandits_of_the_others() -> None:
+    sizes = {"arms": 4, "steps": 300, "environments": 2, "seeds": 3, "seed": 5}
+    curves = counterfactual_curves(**sizes)
+    assert curves.shape == (2, 3, 300)
+    chance = compare({"random": CONTENDERS["random"]}, **sizes).medians("random")
+    assert np.median(curves[:, :, -1], axis=1).mean() > chance.mean()

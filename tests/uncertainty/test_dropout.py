@@ -2,7 +2,15 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from transformers import BertConfig, BertModel
+from transformers import (
+    AutoModel,
+    BertConfig,
+    BertModel,
+    DebertaV2Config,
+    GPT2Config,
+    MPNetConfig,
+    XLNetConfig,
+)
 
 from bursar.uncertainty import bald, consistent_dropout, predictive_samples
 
@@ -117,6 +125,69 @@ def test_what_has_no_dropout_module_behind_it_stays_off(bert):
     finally:
         for module, p in before:
             module.p = p
+
+
+def small_encoder(kind, **options):
+    """A model of a family that has a dropout module for its attention probabilities."""
+    sizes = {"vocab_size": 50, "attn_implementation": "eager"}
+    if kind == "gpt2":
+        config = GPT2Config(n_embd=16, n_layer=1, n_head=2, **sizes, **options)
+        config.reorder_and_upcast_attn = True
+    elif kind == "xlnet":
+        config = XLNetConfig(d_model=16, n_layer=1, n_head=2, d_inner=32, **sizes, **options)
+    else:
+        config = CONFIGS[kind](
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=32,
+            **sizes,
+            **options,
+        )
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        return AutoModel.from_config(config)
+
+
+CONFIGS = {"bert": BertConfig, "deberta": DebertaV2Config, "mpnet": MPNetConfig}
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # DeBERTa's module uses it
+@pytest.mark.parametrize("kind", ["bert", "deberta", "mpnet", "gpt2", "xlnet"])
+def test_attention_probabilities_stay_whole_though_a_module_would_drop_them(kind):
+    model = small_encoder(kind)
+    ids = torch.randint(1, 50, (3, 7), generator=torch.Generator().manual_seed(4))
+    shown = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "output_attentions": True}
+    with consistent_dropout(model, seed=1, number=0):
+        dropped = model(**shown)
+    whole = model.eval()(**shown)
+    assert not torch.allclose(dropped.last_hidden_state, whole.last_hidden_state, atol=1e-3)
+    for attention in dropped.attentions:
+        torch.testing.assert_close(attention.sum(-1), torch.ones_like(attention.sum(-1)))
+
+
+class Attention(nn.Module):
+    """Attention as one writes it by hand, with one dropout module for two things."""
+
+    def __init__(self):
+        super().__init__()
+        self.dropout = nn.Dropout(0.5)
+
+    def forward(self, x):
+        weights = self.dropout((x @ x.transpose(-1, -2)).softmax(-1))
+        return weights, self.dropout(weights @ x)
+
+
+def test_a_module_that_serves_attention_and_features_drops_features_only(examples):
+    attention, x = Attention(), torch.stack([examples, examples + 1])
+    with consistent_dropout(attention, seed=1, number=0):
+        weights, features = attention(x)
+    expected, whole = attention.eval()(x)
+    torch.testing.assert_close(weights, expected)
+    kept = (features != 0).all(dim=(0, 1))
+    assert 0 < kept.sum() < 6
+    torch.testing.assert_close(features[..., kept], 2 * whole[..., kept])
+    assert not features[..., ~kept].any()
 
 
 @pytest.mark.parametrize("fails", [False, True])

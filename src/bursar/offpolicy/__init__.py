@@ -7,12 +7,18 @@ from bursar.offpolicy.doubly_robust import (
     SelfNormalisedDoublyRobust,
     SwitchDoublyRobust,
 )
-from bursar.offpolicy.estimate import Estimate, SmallSampleWarning, estimate
+from bursar.offpolicy.estimate import Estimate, SmallSampleWarning, estimate, mean_shares
 from bursar.offpolicy.evidence import Estimator, Evidence
 from bursar.offpolicy.evolution import Evolution
 from bursar.offpolicy.exact import Exact
 from bursar.offpolicy.importance import ClippedImportanceSampling, ImportanceSampling
-from bursar.offpolicy.improve import entropy_weight, improve, improved_shares
+from bursar.offpolicy.improve import (
+    FarPolicyWarning,
+    entropy_weight,
+    estimate_improved,
+    improve,
+    improved_shares,
+)
 from bursar.offpolicy.log import Log
 from bursar.offpolicy.objective import Totals, objective
 from bursar.offpolicy.pooling import Sample
@@ -29,6 +35,7 @@ __all__ = [
     "Evidence",
     "Evolution",
     "Exact",
+    "FarPolicyWarning",
     "ImportanceSampling",
     "Log",
     "Reward",
@@ -41,8 +48,10 @@ __all__ = [
     "WeightedImportanceSampling",
     "entropy_weight",
     "estimate",
+    "estimate_improved",
     "improve",
     "improved_shares",
+    "mean_shares",
     "objective",
     "prediction_gain",
     "room_left",

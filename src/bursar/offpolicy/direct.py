@@ -40,9 +40,6 @@ class DirectMethod:
     def __call__(self, sample: Sample, target: Target) -> Evidence:
         """The value with what each step contributes to it."""
         model = self.model(sample)
-        drawn = sample.drawn()[sample.actions]
-        weights = target.shares[sample.actions] * len(sample) / drawn
-        # A mean takes up one of its task's degrees of freedom.
-        lost = np.sqrt(drawn / np.maximum(drawn - 1, 1))
-        terms = weights * (sample.rewards - model[sample.actions]) * lost
+        weights = target.shares[sample.actions] * len(sample) / sample.drawn()[sample.actions]
+        terms = weights * (sample.rewards - model[sample.actions])
         return Evidence(float(target.expected(model).mean()), terms, weights)

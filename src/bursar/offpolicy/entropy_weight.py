@@ -1,10 +1,13 @@
 """The entropy weight, chosen from the logs."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from bursar.offpolicy.evidence import Evidence
-from bursar.offpolicy.objective import Solver, Totals
+from bursar.offpolicy.folds import folds_of
+from bursar.offpolicy.objective import Totals
 from bursar.offpolicy.pooling import Sample
 from bursar.offpolicy.target import Still
 from bursar.offpolicy.weighted import WeightedImportanceSampling
@@ -19,7 +22,11 @@ FEWEST = 8
 DOUBT = 1.645
 
 
-def chosen_entropy_weight(sample: Sample, solve: Solver) -> float:
+#: The mean distribution over a run of the policy that is learned from a sample with a λ.
+Learn = Callable[[Sample, float], NDArray[np.float64]]
+
+
+def chosen_entropy_weight(sample: Sample, learn: Learn) -> float:
     """A λ that the log can answer for.
 
     Two things speak against a small λ, and each sets a limit.
@@ -42,11 +49,23 @@ def chosen_entropy_weight(sample: Sample, solve: Solver) -> float:
     weights = CANDIDATES * spread
     if len(np.unique(sample.decisions)) < FEWEST:
         return float(weights[-1])
-    sizes = np.array([_size(sample, solve(Totals.of(sample), w)) for w in weights])
+    sizes = _sizes(sample, learn, weights)
     allowed = weights[int(np.argmax(sizes * (1 + REACH**2) >= sizes.max())) :]
     halves = _halves(sample)
-    bounds = [_bound(halves, solve, weight) for weight in allowed]
+    bounds = [_bound(halves, learn, float(weight)) for weight in allowed]
     return float(allowed[int(np.argmax(bounds))])
+
+
+def closeness(sample: Sample, learn: Learn, entropy_weight: float) -> float:
+    """The effective sample size that a λ leaves, over the smallest one that `auto` allows.
+
+    Below 1 its policy moves further from the loggers than `auto` would.
+    """
+    spread = _spread(sample)
+    if spread == 0:
+        return 1.0
+    smallest = _sizes(sample, learn, CANDIDATES * spread).max() / (1 + REACH**2)
+    return _size(sample, learn(sample, entropy_weight)) / float(smallest)
 
 
 def _spread(sample: Sample) -> float:
@@ -59,24 +78,29 @@ def _evidence(sample: Sample, probabilities: NDArray[np.float64]) -> Evidence:
 
 
 def _size(sample: Sample, probabilities: NDArray[np.float64]) -> float:
-    return _evidence(sample, probabilities).effective_sample_size()
+    evidence = _evidence(sample, probabilities).by_decision(sample.decisions)
+    return evidence.effective_sample_size()
+
+
+def _sizes(sample: Sample, learn: Learn, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.array([_size(sample, learn(sample, float(weight))) for weight in weights])
 
 
 def _halves(sample: Sample) -> list[Sample]:
-    """Every other decision, so that both halves see the whole course of the run."""
-    return [sample.part(sample.decisions % 2 == half) for half in (0, 1)]
+    """Two parts that have no decision in common."""
+    half = folds_of(sample.decisions, 2)
+    return [sample.part(half == number) for number in (0, 1)]
 
 
-def _bound(halves: list[Sample], solve: Solver, weight: float) -> float:
+def _bound(halves: list[Sample], learn: Learn, weight: float) -> float:
     """The lower bound of the gain over the loggers, from both halves, each judging the other's."""
     gains, variances = [], []
     for learned, judged in (halves, halves[::-1]):
-        evidence = _evidence(judged, solve(Totals.of(learned), weight))
+        evidence = _evidence(judged, learn(learned, weight))
         mean = judged.rewards.mean()
         gain = Evidence(
             evidence.value - mean, evidence.terms - (judged.rewards - mean), evidence.weights
-        )
-        _, decisions = np.unique(judged.decisions, return_inverse=True)
+        ).by_decision(judged.decisions)
         gains.append(gain.value)
-        variances.append(gain.standard_error(decisions) ** 2)
+        variances.append(gain.standard_error() ** 2)
     return float(np.mean(gains) - DOUBT * np.sqrt(np.sum(variances)) / 2)

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from scipy.special import stdtrit
 
 from bursar.errors import unknown
@@ -13,10 +14,10 @@ from bursar.offpolicy.doubly_robust import (
     SelfNormalisedDoublyRobust,
     SwitchDoublyRobust,
 )
-from bursar.offpolicy.evidence import Estimator, Evidence
+from bursar.offpolicy.evidence import Estimator
 from bursar.offpolicy.importance import ClippedImportanceSampling, ImportanceSampling
 from bursar.offpolicy.log import Log
-from bursar.offpolicy.pooling import Sample, pooled
+from bursar.offpolicy.pooling import Sample, aligned, pooled
 from bursar.offpolicy.target import Target, target
 from bursar.offpolicy.weighted import WeightedImportanceSampling
 from bursar.policies import Policy
@@ -30,8 +31,10 @@ METHODS: Mapping[str, Estimator] = {
     "sndr": SelfNormalisedDoublyRobust(),
     "switch_dr": SwitchDoublyRobust(),
 }
-#: Below so many effective steps an estimate comes with a warning.
+#: With fewer effective decisions an estimate comes with a warning.
 FEW = 50
+#: With fewer there is no interval: none was found that covers what it promises.
+FEWEST = 30
 
 
 class SmallSampleWarning(UserWarning):
@@ -40,19 +43,26 @@ class SmallSampleWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a policy would have earned a step, and how sure that is.
+    """What a policy would have earned a step at the states that the log visited.
+
+    Rewards depend on how far each task has been trained. A log knows them where its own training
+    was; a policy of other shares comes to other states in a training of its own, and what it earns
+    there is not estimated here.
 
     Args:
         value: the estimated mean reward of a step.
         standard_error: of the value.
-        interval: where the value lies with the confidence that was asked for.
-        effective_sample_size: so many steps of the policy's own would tell as much.
+        interval: where the value lies with the confidence that was asked for; None where the log
+            says too little for one.
+        effective_sample_size: so many decisions of the policy's own would tell as much.
+        decisions: how many there are in the log; each holds for one step, or for a round of them.
     """
 
     value: float
     standard_error: float
-    interval: tuple[float, float]
+    interval: tuple[float, float] | None
     effective_sample_size: float
+    decisions: int
 
 
 def estimate(
@@ -63,12 +73,13 @@ def estimate(
     pool: str = "own",
     confidence: float = 0.95,
 ) -> Estimate:
-    """What a policy would have earned, from the logs of others.
+    """What a policy would have earned at the states that the logs of others visited.
 
     Args:
         logs: one log or several with the same tasks.
         policy: a policy, or by task its probability. A `Schedule` is judged by its distribution at
-            each logged step, a policy that learns by the one it has now.
+            each logged step; a policy that learns watches the log, and is judged by the
+            distribution that it has come to at each step.
         method: `is`, `wis`, `clipped_is`, `dm`, `dr`, `sndr`, `switch_dr`, or an estimator with
             settings of its own, such as `ClippedImportanceSampling(clip=10)`.
         pool: how several logs are weighted: `own`, `balance` or `last`.
@@ -80,22 +91,52 @@ def estimate(
     (0.75, 80.0)
     """
     sample = pooled(logs, pool)
-    seen = target(policy, sample)
-    evidence = _estimator(method)(sample, seen)
-    _warn_if_small(evidence, seen, sample)
-    return summed_up(evidence, sample, confidence)
+    return summed_up(_target(logs, policy, pool, sample), sample, _estimator(method), confidence)
 
 
-def summed_up(evidence: Evidence, sample: Sample, confidence: float = 0.95) -> Estimate:
-    """An estimate with its uncertainty.
+def mean_shares(
+    logs: Log | Sequence[Log], policy: Policy | Mapping[str, float], pool: str = "own"
+) -> dict[str, float]:
+    """By task, its mean probability over the logged steps."""
+    sample = pooled(logs, pool)
+    shares = _target(logs, policy, pool, sample).shares
+    return dict(zip(sample.tasks, shares.tolist(), strict=True))
 
-    The interval is Student's, with one degree of freedom less than there are effective steps: with
-    few of them the standard error is itself a guess.
+
+def _target(
+    logs: Log | Sequence[Log], policy: Policy | Mapping[str, float], pool: str, sample: Sample
+) -> Target:
+    several = aligned(logs)
+    return target(policy, sample, several[-1:] if pool == "last" else several)
+
+
+def summed_up(
+    seen: Target, sample: Sample, estimator: Estimator, confidence: float = 0.95
+) -> Estimate:
+    """An estimate with its uncertainty, and a warning where the sample says little.
+
+    The interval is Student's, with as many degrees of freedom as the standard error rests on: with
+    few of them it is itself a guess.
     """
+    evidence = estimator(sample, seen).by_decision(sample.decisions)
     size = evidence.effective_sample_size()
-    error = evidence.standard_error(sample.decisions)
-    reach = float(stdtrit(max(size - 1, 1.0), (1 + confidence) / 2)) * error
-    return Estimate(evidence.value, error, (evidence.value - reach, evidence.value + reach), size)
+    by_task = _size_by_task(seen, sample)
+    _warn_if_small(size, by_task, seen, sample)
+    error = evidence.standard_error()
+    interval = None
+    if min(size, by_task) >= FEWEST:
+        quantile = float(stdtrit(evidence.degrees_of_freedom(), (1 + confidence) / 2))
+        interval = (evidence.value - quantile * error, evidence.value + quantile * error)
+    return Estimate(evidence.value, error, interval, size, len(evidence.terms))
+
+
+def _size_by_task(seen: Target, sample: Sample) -> float:
+    """The effective sample size by the decisions in fact: 1 / Σ_k π(k)² / n_k.
+
+    It shows a task with a large share in the policy of which the log, by chance, holds next to
+    nothing; importance weights do not.
+    """
+    return float(1 / np.sum(seen.shares**2 / np.maximum(sample.decided(), 1)))
 
 
 def _estimator(method: str | Estimator) -> Estimator:
@@ -106,19 +147,21 @@ def _estimator(method: str | Estimator) -> Estimator:
     return METHODS[method]
 
 
-def _warn_if_small(evidence: Evidence, seen: Target, sample: Sample) -> None:
-    size = evidence.effective_sample_size()
-    if size < FEW:
+def _warn_if_small(size: float, by_task: float, seen: Target, sample: Sample) -> None:
+    least = min(size, by_task)
+    if least < FEW:
+        counted = "" if size < FEW else "counted by task, "
+        too_few = f", too little for an interval (from {FEWEST} on)" if least < FEWEST else ""
         warnings.warn(
-            f"the effective sample size is {size:.1f} of {len(sample)} steps: the log says little "
-            "about this policy",
+            f"{counted}the effective sample size is {least:.1f} of {sample.decided().sum()} "
+            f"decisions: the log says little about this policy{too_few}",
             SmallSampleWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     unseen = float(seen.shares[sample.drawn() == 0].sum())
     if unseen > 1 / FEW:
         warnings.warn(
             f"{unseen:.0%} of the policy's draws are of tasks that the log never drew",
             SmallSampleWarning,
-            stacklevel=3,
+            stacklevel=4,
         )

@@ -1,4 +1,4 @@
-"""What an estimator hands back: a value, and what each step had to do with it."""
+"""What an estimator returns: a value, and what each step had to do with it."""
 
 from dataclasses import dataclass
 from typing import Protocol, Self
@@ -16,9 +16,9 @@ class Evidence:
 
     Args:
         value: the estimate.
-        terms: each step's influence: the error of the value is, to first order, the mean of such
-            terms, each with mean 0. Shape `(steps,)`.
-        weights: how much each step counts, shape `(steps,)`.
+        terms: each observation's influence, in the order of the run: the error of the value is, to
+            first order, the mean of such terms, each with mean 0. Shape `(observations,)`.
+        weights: how much each observation counts, shape `(observations,)`.
     """
 
     value: float
@@ -30,17 +30,46 @@ class Evidence:
         """The evidence of an estimate that is a plain mean over the steps."""
         return cls(float(values.mean()), values - values.mean(), weights)
 
-    def standard_error(self, decisions: NDArray[np.int64]) -> float:
-        """The standard error where steps of one decision stand and fall together."""
-        together = np.bincount(decisions, self.terms)
-        count = len(together)
-        if count < 2:
+    def by_decision(self, decisions: NDArray[np.int64]) -> "Evidence":
+        """The same with one observation a decision: steps of one decision are no independent ones.
+
+        Args:
+            decisions: the number of each step's decision, shape `(steps,)`.
+        """
+        _, number = np.unique(decisions, return_inverse=True)
+        terms = np.bincount(number, self.terms).astype(np.float64)
+        terms *= len(terms) / len(self.terms)
+        weights = np.bincount(number, self.weights).astype(np.float64)
+        return Evidence(self.value, terms, weights)
+
+    def standard_error(self) -> float:
+        """The standard error of the value, from the differences between successive observations.
+
+        They are free of what changes slowly over the run: where rewards fall in the course of a
+        training, their mean over the run has no error for it, though the rewards differ widely (von
+        Neumann, 1941: the variance is half the mean square of the differences). An observation with
+        the share h of all weight pulls the value towards itself, which makes its term too small by
+        the factor 1 - h, as the jackknife shows.
+        """
+        differences = self._differences()
+        count = len(differences)
+        if count == 0:
             return float("inf")
-        return float(np.sqrt(together @ together * count / (count - 1)) / len(self.terms))
+        return float(np.sqrt(differences @ differences / (2 * count * (count + 1))))
+
+    def degrees_of_freedom(self) -> float:
+        """How many of the squared differences the standard error rests on, by Kish's count."""
+        squares = self._differences() ** 2
+        total = float(squares @ squares)
+        return max(float(squares.sum()) ** 2 / total, 1.0) if total > 0 else 1.0
 
     def effective_sample_size(self) -> float:
-        """(Σ u)² / Σ u²: so many equally weighted steps would be as good (Kish, 1965)."""
+        """(Σ u)² / Σ u²: so many equally weighted ones would be as good (Kish, 1965)."""
         return float(self.weights.sum() ** 2 / (self.weights @ self.weights))
+
+    def _differences(self) -> NDArray[np.float64]:
+        share = self.weights / self.weights.sum()
+        return np.diff(self.terms / np.maximum(1 - share, 1e-9))
 
 
 class Estimator(Protocol):

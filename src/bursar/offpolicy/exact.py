@@ -5,10 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bursar.offpolicy.objective import Totals
+from bursar.offpolicy.curve import Curve
+from bursar.offpolicy.objective import Totals, entropy
 
-#: How many values v are looked at, for each e-fold between the c_k, if φ may have several maxima.
-GRID = 8
 ROUNDING = 1e-14
 #: How small φ' and p·(s - v c) have to be.
 CLOSE = 1e-11
@@ -25,11 +24,10 @@ class Exact:
 
         φ(v) = v + λ h(v),   φ'(v) = 1 - λ μ p·c.
 
-    At φ' = 0 stands the fixed point p_k ∝ exp((s_k - V c_k) / (λ p·c)). The search runs from the
-    value of the uniform distribution, where μ = 0 and φ' = 1, to that of the best task, where
-    μ = ∞: a grid of v finds the highest neighbourhood, and Newton steps within its bracket, halved
-    where they would leave it, find the zero. As h never rises, no v between two neighbours of the
-    grid is better than the left one by more than their distance.
+    At φ' = 0 stands the fixed point p_k ∝ exp((s_k - V c_k) / (λ p·c)), which Newton steps for v
+    and μ find. Where the c_k are much alike φ has one maximum, and they start from the value of
+    the uniform distribution. Elsewhere `Curve` finds where the highest maximum is, to within
+    λ / 1000 of the objective, and they start there.
 
     >>> Exact()(Totals(np.ones(2), np.array([0.2, 0.4])), 0.25).round(4).tolist()
     [0.31, 0.69]
@@ -66,20 +64,59 @@ class _Search:
         self._most = min(2 / (entropy_weight * float(c.min())), 1e30)
 
     def solve(self) -> NDArray[np.float64]:
-        """The distribution at the best v: Newton steps, and a halved bracket where they fail."""
-        low, v, high, mu = self._bracket()
+        """The distribution at the best v."""
+        ratio = float(self._c.max() / self._c.min())
+        # φ'' < 0 where μ σ_a σ_c (1 - ρ) < p·c, for the deviations and the correlation of a and c
+        # under p. With σ_a ≤ max c / 2, σ_c ≤ (max c - min c) / 2 and μ ≤ 1 / (λ min c) that holds
+        # wherever φ' is not below 0: there is but one maximum.
+        if ratio * (ratio - 1) < 2 * self._weight:
+            first = float(self._s.mean())
+            found = self._newton(first, 0.0)
+            return self._bisected(first, 0.0) if found is None else found
+        peak = Curve(self._c, self._s, self._weight).highest()
+        mu = 1 / (self._weight * peak.b)
+        # The point has φ' = 0 by its μ; what is missing is p·(s - v c) = 0.
+        found = self._newton(self._weight * peak.b * peak.tilt, mu)
+        height = peak.value + self._weight * peak.entropy
+        if found is not None and self._height(found) >= height - CLOSE:
+            return found
+        return self._bisected(peak.value, mu)
+
+    def _bisected(self, v: float, mu: float) -> NDArray[np.float64]:
+        """The distribution at the maximum of φ next to v, where Newton steps lead elsewhere."""
+        low, high = self._bracket(v, mu)
         for _ in range(60):
-            found = self._newton(low, v, high, mu)
-            if found is not None:
-                return found
-            mu, p = self._tilt(v, mu)
-            slope = 1 - self._weight * mu * float(p @ self._c)
-            low, high = (v, high) if slope > 0 else (low, v)
             v = (low + high) / 2
+            mu, p = self._tilt(v, mu)
+            if self._slope(mu, p) > 0:
+                low = v
+            else:
+                high = v
         return p
 
-    def _newton(self, low: float, v: float, high: float, mu: float) -> NDArray[np.float64] | None:
-        """The distribution at a maximum of φ within the bracket, if Newton steps find it.
+    def _bracket(self, v: float, mu: float) -> tuple[float, float]:
+        """Values around a maximum of φ, by growing steps uphill from v."""
+        first = float(self._s.mean())
+        uphill = self._slope(*self._tilt(v, mu)) > 0
+        step = 1e-3 * (1 - v) + ROUNDING
+        while True:
+            after = min(max(v + step if uphill else v - step, first), 1.0)
+            # φ' is 1 at the uniform distribution and below 0 at the best task.
+            at_end = after in (first, 1.0)
+            if at_end or (self._slope(*self._tilt(after, mu)) > 0) != uphill:
+                return (v, after) if uphill else (after, v)
+            v, step = after, 2 * step
+
+    def _height(self, p: NDArray[np.float64]) -> float:
+        """V(p) + λ H(p)."""
+        return float(p @ self._s / (p @ self._c)) + self._weight * entropy(p)
+
+    def _slope(self, mu: float, p: NDArray[np.float64]) -> float:
+        """φ'."""
+        return 1 - self._weight * mu * float(p @ self._c)
+
+    def _newton(self, v: float, mu: float) -> NDArray[np.float64] | None:
+        """The distribution at a maximum of φ, if Newton steps find it.
 
         They solve p·a = 0 and φ' = 0 for v and μ at once, with a = s - v c.
         """
@@ -102,55 +139,9 @@ class _Search:
             gap = slope / self._weight
             v += (mean * turn + spread * gap) / bend
             mu += (mean * drift + turn * gap) / bend
-            if not (low <= v <= high and 0 <= mu <= self._most):
+            if not (v <= 1 and 0 <= mu <= self._most):
                 return None
         return None
-
-    def _bracket(self) -> tuple[float, float, float, float]:
-        """Where to look: from, start, to; and μ at the start, left of the best zero of φ'."""
-        first, ratio = float(self._s.mean()), float(self._c.max() / self._c.min())
-        # φ'' < 0 where μ σ_a σ_c (1 - ρ) < p·c, for the deviations and the correlation of a and c
-        # under p. With σ_a ≤ max c / 2, σ_c ≤ (max c - min c) / 2 and μ ≤ 1 / (λ min c) that holds
-        # wherever φ' is not below 0: there is but one maximum.
-        if ratio * (ratio - 1) < 2 * self._weight:
-            return first, first, 1.0, 0.0
-        count = int(GRID * max(1.0, np.log(ratio)))
-        grid = np.linspace(first, 1.0, count + 1)
-        mu, h, b = self._tilts(grid[:-1])
-        slopes = np.append(1 - self._weight * mu * b, -1.0)
-        slopes[0] = 1.0
-        heights = np.append(grid[:-1] + self._weight * h, 1.0)
-        falls = np.flatnonzero((slopes[:-1] > 0) & (slopes[1:] <= 0))
-        i = int(falls[np.argmax(np.maximum(heights[falls], heights[falls + 1]))])
-        # The slopes are known roughly: where one is near 0, its sign is not to be trusted.
-        low = grid[i - 1] if i > 0 and slopes[i] < 0.05 else grid[i]
-        high = grid[i + 2] if i + 2 <= count and slopes[i + 1] > -0.05 else grid[i + 1]
-        return float(low), float(grid[i]), float(high), float(mu[i])
-
-    def _tilts(
-        self, grid: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """μ, h and p·c at each v, close enough to compare neighbourhoods; shapes `(values,)`."""
-        c = self._c.astype(np.float32)
-        a = self._s.astype(np.float32) - grid.astype(np.float32)[:, None] * c
-        mu = np.full(len(grid), self._most, dtype=np.float32)
-        p, h, mean = _tilted(mu, a)
-        b = p @ c
-        # Where even the largest μ is too small, φ' is below 0 and that is all there is to know.
-        rows = np.flatnonzero(mean > 0)
-        a, low, high, at = a[rows], np.zeros_like(mu[rows]), mu[rows], np.zeros_like(mu[rows])
-        for _ in range(60):
-            p, h[rows], mean = _tilted(at, a)
-            mu[rows], b[rows] = at, p @ c
-            low, high = np.where(mean < 0, at, low), np.where(mean < 0, high, at)
-            p *= a
-            after = at - mean / np.maximum(np.einsum("vk,vk->v", p, a) - mean**2, 1e-30)
-            inside = (after >= low) & (after <= high)
-            after = np.where(inside, after, np.sqrt(np.maximum(low, 1e-6 * high)) * np.sqrt(high))
-            if np.all(np.abs(after - at) * self._weight <= 0.01):
-                break
-            at = after
-        return mu.astype(np.float64), h.astype(np.float64), b.astype(np.float64)
 
     def _tilt(self, v: float, mu: float) -> tuple[float, NDArray[np.float64]]:
         """The μ that minimises h at v, from one nearby, and the distribution there."""
@@ -169,19 +160,6 @@ class _Search:
             if not low < mu < high:
                 mu = (low + min(high, self._most)) / 2
         return mu, p
-
-
-def _tilted(
-    mu: NDArray[np.float32], a: NDArray[np.float32]
-) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
-    """The p ∝ exp(μ a), log Σ exp(μ a) and p·a, for each row of `a`."""
-    p = mu[:, None] * a
-    top = p.max(axis=1)
-    p -= top[:, None]
-    np.exp(p, out=p)
-    total = p.sum(axis=1)
-    p /= total[:, None]
-    return p, top + np.log(total), np.einsum("vk,vk->v", p, a)
 
 
 def _softmax(z: NDArray[np.float64]) -> NDArray[np.float64]:

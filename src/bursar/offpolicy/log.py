@@ -29,6 +29,9 @@ class Log:
             `(steps,)`.
         decisions: a number for each step, the same where one draw held for several steps (a round
             of Thompson sampling); standard errors count decisions, not steps. Shape `(steps,)`.
+        losses: the loss of each step, NaN where it was not measured, so that a policy that learns
+            from it can be replayed. Shape `(steps,)`.
+        gains: the prediction gain of each step, likewise. Shape `(steps,)`.
 
     >>> log = Log(["cola", "rte"], [0, 1, 1], [[0.5, 0.5]] * 3, [0.1, 0.4, 0.2])
     >>> len(log), log.propensities.tolist()
@@ -44,6 +47,8 @@ class Log:
         *,
         propensities: ArrayLike | None = None,
         decisions: ArrayLike | None = None,
+        losses: ArrayLike | None = None,
+        gains: ArrayLike | None = None,
     ) -> None:
         self.tasks = tuple(tasks)
         self.actions = _indices(actions, self.tasks)
@@ -53,6 +58,8 @@ class Log:
         self.decisions: NDArray[np.int64] = np.arange(len(self.actions))
         if decisions is not None:
             self.decisions = np.unique(np.asarray(decisions), return_inverse=True)[1]
+        self.losses = _measured(losses, "losses", len(self.actions))
+        self.gains = _measured(gains, "gains", len(self.actions))
 
     def __len__(self) -> int:
         """How many steps were logged."""
@@ -93,6 +100,8 @@ class Log:
             reward(steps),
             propensities=[step.p for step in steps],
             decisions=_decisions(steps),
+            losses=np.array([step.loss for step in steps], dtype=np.float64),
+            gains=np.array([step.gain for step in steps], dtype=np.float64),
         )
 
     @cached_property
@@ -132,6 +141,8 @@ class Log:
             self.rewards,
             propensities=self.propensities,
             decisions=self.decisions,
+            losses=self.losses,
+            gains=self.gains,
         )
 
 
@@ -171,6 +182,16 @@ def _finite(values: ArrayLike, what: str, steps: int) -> NDArray[np.float64]:
     if not np.all(np.isfinite(array)):
         step = int(np.argmin(np.isfinite(array)))
         raise ValueError(f"{what}, step {step}: expected a finite number, found {array[step]}")
+    return array
+
+
+def _measured(values: ArrayLike | None, what: str, steps: int) -> NDArray[np.float64]:
+    """Measurements as an array, NaN for those that are not there."""
+    if values is None:
+        return np.full(steps, np.nan)
+    array = np.asarray(values, dtype=np.float64)
+    if array.shape != (steps,):
+        raise ValueError(f"{what}: expected the shape ({steps},), found {array.shape}")
     return array
 
 

@@ -46,7 +46,7 @@ class _Curves:
     """
 
     def __init__(self, sample: Sample, width: float) -> None:
-        exposures = sample.exposures()
+        exposures = sample.exposures
         order = np.lexsort((exposures, sample.actions))
         self._stride = int(exposures.max()) + 2
         self._keys = sample.actions[order] * self._stride + exposures[order]
@@ -74,7 +74,7 @@ class _Curves:
 
 def _falling_trends(sample: Sample) -> NDArray[np.float64]:
     """For each task the slope of its rewards over its own draws, 0 where they do not fall."""
-    exposures = sample.exposures().astype(np.float64)
+    exposures = sample.exposures.astype(np.float64)
     means = sample.by_task(exposures) / np.maximum(sample.drawn(), 1)
     offsets = exposures - means[sample.actions]
     spread = sample.by_task(offsets**2)

@@ -20,7 +20,7 @@ class Sample:
         propensities: with what probability it was drawn, shape `(steps,)`.
         rewards: what the step earned, shape `(steps,)`.
         positions: how many steps of the same run came before, shape `(steps,)`.
-        runs: the number of the run, shape `(steps,)`.
+        exposures: how many draws of the same task came before in the same run, shape `(steps,)`.
         decisions: the same number where one draw held for several steps, shape `(steps,)`.
         supported: which tasks the loggers could have drawn, so that they can be judged,
             shape `(tasks,)`.
@@ -31,7 +31,7 @@ class Sample:
     propensities: NDArray[np.float64]
     rewards: NDArray[np.float64]
     positions: NDArray[np.int64]
-    runs: NDArray[np.int64]
+    exposures: NDArray[np.int64]
     decisions: NDArray[np.int64]
     supported: NDArray[np.bool_]
 
@@ -43,13 +43,10 @@ class Sample:
         """How often each task was drawn, shape `(tasks,)`."""
         return np.bincount(self.actions, minlength=len(self.tasks))
 
-    def exposures(self) -> NDArray[np.int64]:
-        """How many draws of the same task came before in the same run, shape `(steps,)`."""
-        kinds = self.runs * len(self.tasks) + self.actions
-        order = np.argsort(kinds, kind="stable")
-        exposures = np.empty(len(self), dtype=np.int64)
-        exposures[order] = np.arange(len(self)) - np.searchsorted(kinds[order], kinds[order])
-        return exposures
+    def decided(self) -> NDArray[np.int64]:
+        """How many decisions were for each task, shape `(tasks,)`."""
+        pairs = np.unique(self.decisions * len(self.tasks) + self.actions)
+        return np.bincount(pairs % len(self.tasks), minlength=len(self.tasks))
 
     def by_task(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """The sum of the steps' values for each task, shape `(tasks,)`."""
@@ -57,8 +54,8 @@ class Sample:
 
     def part(self, which: NDArray[np.bool_]) -> "Sample":
         """The steps that are marked, shape `(steps,)`."""
-        arrays = ("actions", "propensities", "rewards", "positions", "runs", "decisions")
-        return replace(self, **{name: getattr(self, name)[which] for name in arrays})
+        each = ("actions", "propensities", "rewards", "positions", "exposures", "decisions")
+        return replace(self, **{name: getattr(self, name)[which] for name in each})
 
     def only(self, tasks: NDArray[np.bool_]) -> "Sample":
         """The draws of the marked tasks, as if there were no others, shape `(tasks,)`."""
@@ -111,12 +108,17 @@ POOLS: Mapping[str, Pool] = {"own": own, "balance": balance, "last": last}
 
 def pooled(logs: Log | Sequence[Log], pool: str) -> Sample:
     """One log or several as one sample; tasks are matched by name, in the first log's order."""
+    if pool not in POOLS:
+        raise unknown("pool", pool, POOLS, "pool")
+    return POOLS[pool](aligned(logs))
+
+
+def aligned(logs: Log | Sequence[Log]) -> list[Log]:
+    """The logs, all with the tasks in the first one's order."""
     several = [logs] if isinstance(logs, Log) else list(logs)
     if not several:
         raise UserError("logs: expected at least one, found none")
-    if pool not in POOLS:
-        raise unknown("pool", pool, POOLS, "pool")
-    return POOLS[pool]([log.reordered(several[0].tasks) for log in several])
+    return [log.reordered(several[0].tasks) for log in several]
 
 
 def _joined(
@@ -129,7 +131,15 @@ def _joined(
         propensities,
         np.concatenate([log.rewards for log in logs]),
         np.concatenate([np.arange(len(log)) for log in logs]),
-        np.repeat(np.arange(len(logs)), [len(log) for log in logs]),
+        np.concatenate([_exposures(log.actions) for log in logs]),
         np.concatenate([log.decisions + first for log, first in zip(logs, firsts, strict=True)]),
         supported,
     )
+
+
+def _exposures(actions: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many times the same action came before, shape `(steps,)`."""
+    order = np.argsort(actions, kind="stable")
+    exposures = np.empty(len(actions), dtype=np.int64)
+    exposures[order] = np.arange(len(actions)) - np.searchsorted(actions[order], actions[order])
+    return exposures

@@ -1,15 +1,18 @@
 """The policy in question, as the estimators see it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bursar.errors import UserError
+from bursar.offpolicy.log import Log
 from bursar.offpolicy.pooling import Sample
-from bursar.policies import Annealed, Cycle, Fixed, Policy, Schedule, Stratified
+from bursar.policies import Annealed, Cycle, Fixed, Outcome, Policy, Schedule, Stratified
+from bursar.policies.signals import Gain, Loss, Signal
 
 #: Policies that change by plan, whatever the outcomes: judged by where they are at each step.
 PLANNED = (Schedule, Annealed, Cycle)
@@ -98,8 +101,72 @@ class Moving(Target):
         return np.array([row @ model for row in self._rows()])[self._time]
 
 
-def target(policy: Policy | Mapping[str, float], sample: Sample) -> Target:
-    """The policy at the sample's steps; refuses one that the loggers have no support for."""
+class Replayed(Target):
+    """A policy that learns: at each step the distribution it has after watching the log so far.
+
+    It is told every outcome as it was logged, with the propensity that the logger drew it with, so
+    that what the policy learns does not depend on who drew. Each log is watched from the start.
+    """
+
+    def __init__(self, policy: Policy, logs: Sequence[Log]) -> None:
+        self._policy = policy
+        self._logs = logs
+        self._order = [policy.tasks.index(task) for task in logs[0].tasks]
+        actions = np.concatenate([log.actions for log in logs])
+        self._chosen = np.empty(len(actions))
+        self._shares = np.zeros(len(self._order))
+        for step, row in enumerate(self._rows()):
+            self._chosen[step] = row[actions[step]]
+            self._shares += row / len(actions)
+
+    def _rows(self) -> Iterator[NDArray[np.float64]]:
+        """The distribution before each step, in turn: all at once may not fit in memory."""
+        for log in self._logs:
+            policy = deepcopy(self._policy)
+            steps = zip(log.actions, log.propensities, log.losses, log.gains, strict=True)
+            for action, propensity, loss, gain in steps:
+                yield policy.probabilities()[self._order]
+                index = self._order[action]
+                draw = policy.replay(index)
+                logged = draw.probabilities.copy()
+                logged[index] = propensity
+                draw = replace(draw, probabilities=logged)
+                policy.tell(Outcome(draw, loss=_known(loss), gain=_known(gain)))
+
+    @property
+    def chosen(self) -> NDArray[np.float64]:
+        """The probability of each logged action before its step."""
+        return self._chosen
+
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """The mean over the logged steps."""
+        return self._shares
+
+    def expected(self, model: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The value by the distribution before each step."""
+        return np.array([row @ model for row in self._rows()])
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def target(policy: Policy | Mapping[str, float], sample: Sample, logs: Sequence[Log]) -> Target:
+    """The policy at the sample's steps; refuses one that the loggers have no support for.
+
+    Args:
+        policy: a policy, or by task its probability.
+        sample: of the logs.
+        logs: the same steps in the same order, for policies that learn.
+    """
+    seen = _seen(_same_tasks(policy, sample), sample, logs)
+    _check_support(seen.shares, sample)
+    return seen
+
+
+def _same_tasks(policy: Policy | Mapping[str, float], sample: Sample) -> Policy:
+    """The policy, if it is about the sample's tasks."""
     if not isinstance(policy, Policy):
         try:
             policy = Fixed(policy)
@@ -112,14 +179,34 @@ def target(policy: Policy | Mapping[str, float], sample: Sample) -> Target:
             f"policy: expected the tasks of the log, {list(sample.tasks)}, found "
             f"{list(policy.tasks)}"
         )
-    seen: Target
+    return policy
+
+
+def _seen(policy: Policy, sample: Sample, logs: Sequence[Log]) -> Target:
     if isinstance(policy, PLANNED):
-        seen = Moving(policy, sample)
-    else:
-        order = [policy.tasks.index(task) for task in sample.tasks]
-        seen = Still(policy.probabilities()[order], sample)
-    _check_support(seen.shares, sample)
-    return seen
+        return Moving(policy, sample)
+    if type(policy).tell is not Policy.tell:
+        _check_outcomes(policy, logs)
+        return Replayed(policy, logs)
+    order = [policy.tasks.index(task) for task in sample.tasks]
+    return Still(policy.probabilities()[order], sample)
+
+
+def _check_outcomes(policy: Policy, logs: Sequence[Log]) -> None:
+    """Refuse a policy that learns from what the logs do not hold."""
+    held: set[type[Signal]] = set()
+    if all(np.isfinite(log.losses).any() for log in logs):
+        held.add(Loss)
+    if all(np.isfinite(log.gains).any() for log in logs):
+        held.add(Gain)
+    needed = {type(signal) for signal in policy.needs} or {Loss}
+    if needed <= held:
+        return
+    missing = sorted(signal.__name__ for signal in needed - held)
+    raise UserError(
+        f"policy: expected one that does not learn or learns from what the log holds, found "
+        f"{policy.name}, which needs {' and '.join(missing)}; run it to see what it earns"
+    )
 
 
 def _check_support(shares: NDArray[np.float64], sample: Sample) -> None:

@@ -1,26 +1,43 @@
 """Figure 1 of Glover and Hokamp (2019): what each policy makes of the MTL bandit."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bursar.bandit import CONTENDERS, BanditComparison, compare
+from bursar.bandit import CONTENDERS, BanditComparison, Environment, compare, simulate
 from bursar.errors import UserError, unknown
 from bursar.files import write_whole
 from bursar.report.captions import Caption
 from bursar.report.curves import Floats, thinned
 from bursar.report.document import Plot, document, plots, table
 from bursar.report.style import Look, looks, panels, plotly, safe
+from bursar.rng import stream
+from bursar.studies.counterfactual_bandit import counterfactual_curves
 
-#: Thompson sampling is left out: it serves one primary arm, and here all arms count.
-POLICIES = tuple(name for name in CONTENDERS if name != "thompson")
+#: Learned from runs before its own, so no policy that starts with nothing.
+COUNTERFACTUAL = "counterfactual"
+POLICIES = (*CONTENDERS, COUNTERFACTUAL)
 HEAD = ("policy", "final score", "gap closed", "above random", "above oracle")
 _CAPTION = Caption(
     "Figure 1",
     "The mean score over arms and environments: a line for the median seed, a band for all seeds.",
 )
+
+
+@dataclass(frozen=True, eq=False)
+class BanditReport:
+    """What a comparison in the bandit came to.
+
+    Args:
+        comparison: the policies by the mean score over all arms.
+        notes: what the table does not show of a policy in it, one sentence each.
+    """
+
+    comparison: BanditComparison
+    notes: tuple[str, ...]
 
 
 def bandit_report(
@@ -33,12 +50,12 @@ def bandit_report(
     seeds: int = 10,
     seed: int = 0,
     workers: int = 1,
-) -> BanditComparison:
+) -> BanditReport:
     """Compare policies in the bandit and write `report.html` with the table and Figure 1 to `out`.
 
     Args:
         out: the folder of the report.
-        policies: names among `bursar.bandit.CONTENDERS`.
+        policies: names among `POLICIES`.
         arms: tasks in an environment.
         steps: draws in a run.
         environments: how many to draw.
@@ -48,19 +65,52 @@ def bandit_report(
     """
     plotly()
     for name in policies:
-        if name not in CONTENDERS:
-            raise unknown("policy", name, CONTENDERS, "bandit")
+        if name not in POLICIES:
+            raise unknown("policy", name, POLICIES, "bandit")
     sizes = {"arms": arms, "steps": steps, "environments": environments, "seeds": seeds}
     for what, size in sizes.items():
         if size < 1:
             raise UserError(f"{what}: expected at least 1, found {size}")
-    makers = {name: CONTENDERS[name] for name in policies}
+    makers = {name: CONTENDERS[name] for name in policies if name != COUNTERFACTUAL}
     comparison = compare(makers, **sizes, seed=seed, workers=workers)
-    lead = ", ".join(f"{size} {what}" for what, size in sizes.items())
+    notes = []
+    if COUNTERFACTUAL in policies:
+        comparison = _joined(comparison, COUNTERFACTUAL, counterfactual_curves(seed=seed, **sizes))
+        notes.append(
+            "counterfactual is learned from two runs before its own, the first of them random."
+        )
+    if "thompson" in policies:
+        notes.append(primary_note(**sizes, seed=seed))
+    lead = ". ".join([", ".join(f"{size} {what}" for what, size in sizes.items()), *notes])
     body = [table(HEAD, rows(comparison)), *plots([Plot(_CAPTION, bandit_curves(comparison))])]
     out.mkdir(parents=True, exist_ok=True)
     write_whole(out / "report.html", document("The MTL bandit", lead, body))
-    return comparison
+    return BanditReport(comparison, tuple(notes))
+
+
+def _joined(comparison: BanditComparison, name: str, curves: Floats) -> BanditComparison:
+    """The comparison with one more policy."""
+    return BanditComparison(
+        (*comparison.policies, name), np.concatenate([comparison.curves, curves[None]])
+    )
+
+
+def primary_note(arms: int, steps: int, environments: int, seeds: int, seed: int) -> str:
+    """What Thompson sampling is for, and how it does at that: the score of its primary arm."""
+    scores = {name: np.empty((environments, seeds)) for name in ("random", "thompson")}
+    for place in range(environments):
+        environment = Environment.random(arms, steps, stream(seed, "environment", place))
+        for name, finals in scores.items():
+            for run in range(seeds):
+                rng = stream(seed, "draws", place, run)
+                rollout = simulate(CONTENDERS[name](environment), environment, steps, rng)
+                finals[place, run] = rollout.scores[-1, 0]
+    own, chance = (np.median(scores[name], axis=1) for name in ("thompson", "random"))
+    return (
+        f"thompson serves one primary arm, the first, and no other: that arm ends at "
+        f"{own.mean():.4f} (random: {chance.mean():.4f}), above random in {(own > chance).sum()} "
+        f"of {environments}."
+    )
 
 
 def rows(comparison: BanditComparison) -> list[tuple[str, ...]]:

@@ -1,13 +1,15 @@
 """How much of the way from RANDOM to ORACLE counterfactual policies go, on the MTL bandit."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bursar.bandit import Environment, simulate
-from bursar.offpolicy import Log, improve, room_left_of
+from bursar.bandit import Environment, Rollout, simulate
+from bursar.offpolicy import FarPolicyWarning, Log, improve, room_left_of
 from bursar.policies import Fixed, Policy, Random, Schedule
 from bursar.rng import stream
 
@@ -42,30 +44,40 @@ class Closed:
         return int((self.shares > 0).sum())
 
 
-def fixed_ways() -> dict[str, Improvement]:
-    """What the paper's method is measured by: λ = 0.25 and three ways to use several logs."""
+def pooled_ways(weight: float = 0.25) -> dict[str, Improvement]:
+    """What the paper's method is measured by: one λ and three ways to use several logs."""
     return {
-        "own": lambda logs: improve(logs),
-        "balance": lambda logs: improve(logs, pool="balance"),
-        "last": lambda logs: improve(logs, pool="last"),
+        "own": lambda logs: _quietly(logs, weight),
+        "balance": lambda logs: _quietly(logs, weight, pool="balance"),
+        "last": lambda logs: _quietly(logs, weight, pool="last"),
     }
 
 
 def weighted_ways(weights: Sequence[float] = WEIGHTS) -> dict[str, Improvement]:
     """One way for each entropy weight, and the one that chooses its own."""
     ways: dict[str, Improvement] = {
-        f"λ = {weight}": lambda logs, weight=weight: improve(logs, weight)  # type: ignore[misc]
+        f"λ = {weight}": lambda logs, weight=weight: _quietly(logs, weight)  # type: ignore[misc]
         for weight in weights
     }
-    return {"auto": lambda logs: improve(logs, "auto"), **ways}
+    return {"default": lambda logs: improve(logs), **ways}
 
 
-def phased_ways(phases: Sequence[int] = (2, 4, 8)) -> dict[str, Improvement]:
-    """Policies that change in the course of training."""
-    return {
-        f"{count} phases": lambda logs, count=count: improve(logs, phases=count)  # type: ignore[misc]
-        for count in phases
-    }
+def phased_ways(phases: Sequence[int] = (2, 4, 8), weight: float = 0.25) -> dict[str, Improvement]:
+    """Policies that change in the course of training, with λ chosen and with one given."""
+    ways: dict[str, Improvement] = {}
+    for count in phases:
+        ways[f"{count} phases"] = lambda logs, count=count: improve(logs, phases=count)  # type: ignore[misc]
+        ways[f"{count} phases, λ = {weight}"] = lambda logs, count=count: _quietly(  # type: ignore[misc]
+            logs, weight, phases=count
+        )
+    return ways
+
+
+def _quietly(logs: Sequence[Log], weight: float, **options: Any) -> Fixed | Schedule:
+    """Improve with a λ that may be too small: here that is what is to be found out."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FarPolicyWarning)
+        return improve(logs, weight, **options)
 
 
 def counterfactual_bandit(
@@ -86,13 +98,32 @@ def counterfactual_bandit(
         environment = Environment.random(arms, steps, stream(seed, "environment", e))
         for s in range(seeds):
             bandit = _Bandit(environment, steps, seed, e, s)
-            first, finals["random"][e, s] = bandit.play("random", Random(environment.tasks))
-            finals["oracle"][e, s] = bandit.play("oracle", environment.oracle_policy())[1]
+            first = bandit.play("random", Random(environment.tasks))
+            finals["random"][e, s] = first.final
+            finals["oracle"][e, s] = bandit.play("oracle", environment.oracle_policy()).final
             for name, way in ways.items():
-                finals[name][e, s] = bandit.improved(way, first, iterations)
+                finals[name][e, s] = bandit.improved(way, first, iterations).final
     medians = {name: np.median(scores, axis=1) for name, scores in finals.items()}
     gap = medians["oracle"] - medians["random"]
     return [Closed(name, (medians[name] - medians["random"]) / gap) for name in ways]
+
+
+def counterfactual_curves(
+    environments: int, seeds: int, arms: int, steps: int, seed: int, iterations: int = 2
+) -> NDArray[np.float64]:
+    """The mean score over arms in the run of the last policy, in the bandits of `bandit.compare`.
+
+    Each policy is what `improve` makes of all runs before it with the same seed, the first of them
+    RANDOM, as in the paper. Shape `(environments, seeds, steps)`.
+    """
+    curves = np.empty((environments, seeds, steps))
+    for e in range(environments):
+        environment = Environment.random(arms, steps, stream(seed, "environment", e))
+        for s in range(seeds):
+            bandit = _Bandit(environment, steps, seed, e, s)
+            first = bandit.play("random", Random(environment.tasks))
+            curves[e, s] = bandit.improved(improve, first, iterations).curve
+    return curves
 
 
 @dataclass(frozen=True)
@@ -105,17 +136,20 @@ class _Bandit:
     number: int
     run: int
 
-    def play(self, name: str, policy: Policy) -> tuple[Log, float]:
-        """The log and the final score of a policy, drawn with the random numbers of that name."""
+    def play(self, name: str, policy: Policy) -> Rollout:
+        """The run of a policy, drawn with the random numbers of that name."""
         rng = stream(self.seed, "draws", self.number, self.run, name)
-        rollout = simulate(policy, self.environment, self.steps, rng)
-        rewards = room_left_of(rollout.actions, rollout.losses)
-        return Log(rollout.tasks, rollout.actions, rollout.probabilities, rewards), rollout.final
+        return simulate(policy, self.environment, self.steps, rng)
 
-    def improved(self, way: Improvement, first: Log, iterations: int) -> float:
-        """The final score of the last of several policies, each learned from all logs before it."""
-        logs = [first]
+    def improved(self, way: Improvement, first: Rollout, iterations: int) -> Rollout:
+        """The run of the last of several policies, each learned from all runs before it."""
+        rollouts = [first]
         for iteration in range(iterations):
-            log, final = self.play(f"iteration {iteration}", way(logs))
-            logs.append(log)
-        return final
+            policy = way([_log(rollout) for rollout in rollouts])
+            rollouts.append(self.play(f"iteration {iteration}", policy))
+        return rollouts[-1]
+
+
+def _log(rollout: Rollout) -> Log:
+    rewards = room_left_of(rollout.actions, rollout.losses)
+    return Log(rollout.tasks, rollout.actions, rollout.probabilities, rewards)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +20,9 @@ from bursar.offpolicy import (
     Reward,
     entropy_weight,
     estimate,
+    estimate_improved,
     improved_shares,
+    mean_shares,
     prediction_gain,
     room_left,
 )
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 
 REWARDS: Mapping[str, Reward] = {"room_left": room_left, "prediction_gain": prediction_gain}
 SETTINGS = "improve.yaml"
+#: The first line of a policy file, by which one that bursar wrote is known; `digest` is the rest's.
+MARK = "# Written by bursar improve ({digest}); a file that was changed since is not overwritten."
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,7 @@ class Settings:
         reward: `room_left` (equation 16 of Glover and Hokamp, 2019) or `prediction_gain`.
     """
 
-    entropy_weight: float | Literal["auto"] = 0.25
+    entropy_weight: float | Literal["auto"] = "auto"
     solver: str = "exact"
     pool: str = "own"
     phases: int = 1
@@ -76,7 +81,8 @@ class PolicyEstimate:
         policy: as a run file's `policy:` takes it.
         shares: of each task.
         earned: the mean reward of a logged step.
-        estimate: what the policy would have earned.
+        estimate: what the policy would have earned at the states that the runs visited; for one
+            that was learned here, by draws that it was not learned from.
         steps: how many were logged.
         entropy_weight: the λ it was learned with; None if it was not learned here.
     """
@@ -117,16 +123,43 @@ def read_policy(path: Path, run: Path) -> tuple[dict[str, Any], Policy]:
     return spec, _built(spec, run, str(path))
 
 
-def write_policy(path: Path, shares: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """Write what a run file's `policy:` takes: one distribution, or one for each phase."""
+def write_policy(
+    path: Path, shares: Sequence[Mapping[str, float]], force: bool = False
+) -> dict[str, Any]:
+    """Write what a run file's `policy:` takes: one distribution, or one for each phase.
+
+    Args:
+        path: the policy file.
+        shares: by task its probability, for each phase.
+        force: overwrite a file that `bursar improve` did not write, or that was changed since.
+    """
+    check_free(path, force)
     spec: dict[str, Any] = (
         {"name": "fixed", "probabilities": dict(shares[0])}
         if len(shares) == 1
         else {"name": "schedule", "phases": [dict(phase) for phase in shares]}
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, yaml.safe_dump(spec, sort_keys=False, allow_unicode=True))
+    text = yaml.safe_dump(spec, sort_keys=False, allow_unicode=True)
+    write_whole(path, f"{_mark(text)}\n{text}")
     return spec
+
+
+def check_free(path: Path, force: bool = False) -> None:
+    """Refuse to write over a file that is not a policy file as `bursar improve` wrote it."""
+    if force or not path.exists():
+        return
+    found = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    first, _, rest = found.partition("\n")
+    if first != _mark(rest):
+        raise UserError(
+            f"{path}: expected no file, or one that bursar improve wrote, found another; choose "
+            "another name, or overwrite it with --force"
+        )
+
+
+def _mark(text: str) -> str:
+    return MARK.format(digest=blake2b(text.encode(), digest_size=8).hexdigest())
 
 
 def estimate_runs(
@@ -139,22 +172,32 @@ def estimate_runs(
     """What a policy file's policy would have earned in these runs."""
     logs = logs_of(runs, reward)
     spec, built = read_policy(policy, runs[0])
-    return _estimated(spec, built, logs, estimate(logs, built, method, pool=pool))
+    result = estimate(logs, built, method, pool=pool)
+    return _estimated(spec, mean_shares(logs, built, pool), logs, result)
 
 
 def improve_runs(
-    runs: Sequence[Path], to: Path, settings: Settings | None = None
+    runs: Sequence[Path], to: Path, settings: Settings | None = None, force: bool = False
 ) -> PolicyEstimate:
-    """Learn a policy from runs, oldest first, and write it to a policy file."""
+    """Learn a policy from runs, oldest first, and write it to a policy file.
+
+    Args:
+        runs: run folders or journals.
+        to: the policy file.
+        settings: how the policy is learned.
+        force: overwrite a file that `bursar improve` did not write.
+    """
+    check_free(to, force)
     settings = settings or Settings()
     logs = logs_of(runs, settings.reward)
+    how = (settings.solver, settings.pool, settings.phases)
     weight = settings.entropy_weight
-    if weight == "auto":
-        weight = entropy_weight(logs, settings.solver, settings.pool)
-    shares = improved_shares(logs, weight, settings.solver, settings.pool, settings.phases)
-    spec = write_policy(to, shares)
-    built = _built(spec, runs[0], str(to))
-    return _estimated(spec, built, logs, estimate(logs, built, pool=settings.pool), weight)
+    shares = improved_shares(logs, weight, *how)
+    result = estimate_improved(logs, weight, *how)
+    spec = write_policy(to, shares, force)
+    now = mean_shares(logs, _built(spec, runs[0], str(to)), settings.pool)
+    used = entropy_weight(logs, *how) if weight == "auto" else weight
+    return _estimated(spec, now, logs, result, used)
 
 
 def improve_loop(
@@ -162,6 +205,7 @@ def improve_loop(
     iterations: int,
     out: Path,
     settings: Settings | None = None,
+    force: bool = False,
     watch: "Callable[[RunConfig, str], Watcher] | None" = None,
 ) -> list[Stage]:
     """Run, improve from all runs so far, run again; what is done already is not done again.
@@ -175,6 +219,7 @@ def improve_loop(
         iterations: how often to improve.
         out: the folder of it all.
         settings: how the policies are learned.
+        force: overwrite policy files that `bursar improve` did not write.
         watch: makes the watcher of each run from its configuration and a title.
     """
     settings = settings or Settings()
@@ -183,7 +228,7 @@ def improve_loop(
     _run(config, folders[0], watch)
     stages = [Stage(folders[0], None)]
     for i in range(1, iterations + 1):
-        learned = improve_runs(folders[:i], out / f"policy-{i}.yaml", settings)
+        learned = improve_runs(folders[:i], out / f"policy-{i}.yaml", settings, force)
         fresh = config.model_copy(update={"seed": config.seed + i})
         again = decided_by(fresh, learned.policy, out, f"policy-{i}.yaml")
         _run(again, folders[i], watch)
@@ -237,7 +282,7 @@ def _run_info(run: Path) -> RunInfo:
 
 def _estimated(
     spec: Mapping[str, Any],
-    policy: Policy,
+    now: Mapping[str, float],
     logs: Sequence[Log],
     result: Estimate,
     weight: float | None = None,
@@ -245,17 +290,9 @@ def _estimated(
     steps = sum(len(log) for log in logs)
     tasks = logs[0].tasks
     drawn = np.sum([log.reordered(tasks).drawn() for log in logs], axis=0)
-    now = dict(zip(policy.tasks, _mean_shares(spec, policy), strict=True))
     shares = tuple(
         Share(task, count / steps, now[task])
         for task, count in zip(tasks, drawn.tolist(), strict=True)
     )
     earned = sum(float(log.rewards.sum()) for log in logs) / steps
     return PolicyEstimate(spec, shares, earned, result, steps, weight)
-
-
-def _mean_shares(spec: Mapping[str, Any], policy: Policy) -> list[float]:
-    if spec["name"] != "schedule":
-        return [float(share) for share in policy.probabilities()]
-    phases = spec["phases"]
-    return [sum(phase[task] for phase in phases) / len(phases) for task in policy.tasks]

@@ -11,6 +11,9 @@ from bursar.rng import stream
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+#: Probabilities in half precision sum to 1 no better than this.
+ROUGHLY = 0.02
+
 
 @contextmanager
 def consistent_dropout(model: "nn.Module", seed: int, number: int) -> Iterator[None]:
@@ -22,7 +25,10 @@ def consistent_dropout(model: "nn.Module", seed: int, number: int) -> Iterator[N
     matrix; `nn.Dropout1d`, `2d` and `3d` likewise drop channels. A mask depends on the seed, the
     pass and the module's name alone. Everything else that training would make random stays off:
     dropout of attention probabilities too, for positions of different examples are not the same
-    thing, and no weights stand behind them.
+    thing, and no weights stand behind them. Most of transformers applies it as a function, which
+    evaluation mode turns off; DeBERTa, MPNet, GPT-2 and XLNet have a module for it, XLNet even the
+    same one as for its features, so attention is known by its values: an array of three axes or
+    more with a distribution along the last.
 
     Leaving it, also by an exception, restores the mode of every module and the random state; the
     modules were never replaced.
@@ -86,8 +92,18 @@ def _dropper(
         return masks[features]
 
     def drop(_module: Any, _inputs: Any, output: "Tensor") -> "Tensor":
+        if axis == -1 and _holds_distributions(output):
+            return output
         shape = [1] * output.ndim
         shape[axis] = -1
         return output * mask(output).view(shape)
 
     return drop
+
+
+def _holds_distributions(output: "Tensor") -> bool:
+    """Whether the last axis holds distributions, as attention probabilities do."""
+    if output.ndim < 3 or output.numel() == 0 or bool((output < 0).any()):
+        return False
+    sums = output.float().sum(dim=-1)
+    return bool(((sums - 1).abs() < ROUGHLY).all())
