@@ -11,7 +11,7 @@ from bursar.errors import UserError
 from bursar.files import whole_folder
 from bursar.models.encoders import Encoder, first_line, packaged_minilm, quiet
 from bursar.models.spec import ModelSpec
-from bursar.tasks.encoding import default_cache
+from bursar.tasks.cache import default_cache
 from bursar.tasks.tokenizer import Tokenizer
 
 FILE = "tokenizer.json"

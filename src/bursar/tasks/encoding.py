@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from bursar.errors import UserError
 from bursar.files import whole_folder
+from bursar.tasks.cache import default_cache
 from bursar.tasks.kinds.base import Array, Columns, Kind
 from bursar.tasks.rows import Row, Source
 from bursar.tasks.tokenizer import Tokenizer
@@ -27,14 +27,6 @@ ITEM = "item"
 FLAGS = ("cut", "lost")
 """Dense columns that say of each item whether its row was cut, or its answer lost."""
 log = logging.getLogger(__name__)
-
-
-def default_cache() -> Path:
-    """Where encoded splits are kept: `BURSAR_CACHE`, or `bursar` in the user's cache folder."""
-    named = os.environ.get("BURSAR_CACHE")
-    if named:
-        return Path(named)
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "bursar"
 
 
 @dataclass(frozen=True, eq=False)

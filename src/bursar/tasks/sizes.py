@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bursar.files import whole_file
-from bursar.tasks.encoding import default_cache, numbered
+from bursar.tasks.cache import default_cache
+from bursar.tasks.encoding import numbered
 from bursar.tasks.rows import ChoiceRow, QuestionRow, Row, Source, TextRow
 
 

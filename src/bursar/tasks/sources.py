@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 
@@ -55,7 +56,11 @@ class FileSource:
         return skipped(self._items()) if self.shape.skips else {}
 
     def fingerprint(self) -> str:
-        """Names the file's bytes and the way they are read."""
+        """Return what names the file's bytes and the way they are read; found once."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
         return fingerprint((self.reader, self.shape), self.path)
 
     def _items(self) -> Iterator[Row | Skip]:

@@ -95,7 +95,11 @@ class Tokenizer:
         return int(self.backend.get_vocab_size(with_added_tokens=True))
 
     def fingerprint(self) -> str:
-        """Names what the tokenizer does to a text."""
+        """Return what names what the tokenizer does to a text; found once."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
         return blake2b(self.backend.to_str().encode(), digest_size=16).hexdigest()
 
     def encode(

@@ -15,7 +15,8 @@ from torch import nn
 from bursar.files import whole_file
 from bursar.models.multitask import MultiTaskModel
 from bursar.tasks.batches import FROZEN_STATES, Items, make_batch
-from bursar.tasks.encoding import IDS, MASK, Encoded, default_cache
+from bursar.tasks.cache import default_cache
+from bursar.tasks.encoding import IDS, MASK, Encoded
 from bursar.training.loading import dev_batches, to_device
 
 ItemsT = TypeVar("ItemsT", bound=Items)

@@ -13,6 +13,7 @@ from bursar.tasks.column_map import ColumnMap
 from bursar.tasks.kinds.base import Array, Columns, Kind, Scored
 from bursar.tasks.kinds.texts import only, reader
 from bursar.tasks.metrics import normalised
+from bursar.tasks.remembered import remembered
 from bursar.tasks.rows import Answer, QuestionRow, Row, Source
 from bursar.tasks.shapes import Questions, Shape
 
@@ -67,8 +68,7 @@ class Span(Kind):
     @classmethod
     def for_task(cls, labels: tuple[str, ...] | None, train: Source) -> Self:
         """Make the kind, with questions without an answer if the training rows have any."""
-        rows = (row for row in train.rows() if isinstance(row, QuestionRow))
-        return cls(no_answer=any(row.answers == () for row in rows))
+        return cls(no_answer=remembered("unanswered", train, lambda: _any_unanswered(train)))
 
     def __post_init__(self) -> None:
         for name, least in (("stride", 0), ("longest", 1)):
@@ -204,6 +204,10 @@ class Span(Kind):
     def columns_spec(self) -> dict[str, Any]:
         """Name and stride."""
         return {"kind": self.path(), "stride": self.stride}
+
+
+def _any_unanswered(train: Source) -> bool:
+    return any(isinstance(row, QuestionRow) and row.answers == () for row in train.rows())
 
 
 def _span(row: QuestionRow, window: "Window") -> tuple[int, int]:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from bursar.errors import UserError
 from bursar.tasks.kinds.base import Array, Columns
+from bursar.tasks.remembered import remembered
 from bursar.tasks.rows import Mark, Row, Source, TextRow, WordsRow
 
 if TYPE_CHECKING:
@@ -37,11 +38,15 @@ def different(labels: Sequence[str], least: int = 2) -> None:
 
 def found_labels(train: Source, least: int = 2) -> tuple[str, ...]:
     """Return the labels of the training rows, numbers by size and names by alphabet."""
-    labels = {label for row in train.rows() for label in _labels_of(row)}
+    labels = remembered(
+        "labels",
+        train,
+        lambda: sorted({label for row in train.rows() for label in _labels_of(row)}),
+    )
     if len(labels) < least:
-        raise UserError(f"{train.where} has the labels {sorted(labels)}, expected two or more.")
+        raise UserError(f"{train.where} has the labels {labels}, expected two or more.")
     numeric = all(label.removeprefix("-").isdecimal() for label in labels)
-    return tuple(sorted(labels, key=int) if numeric else sorted(labels))
+    return tuple(sorted(labels, key=int) if numeric else labels)
 
 
 def _labels_of(row: Row) -> tuple[str, ...]:

@@ -1,0 +1,148 @@
+"""Tasks made in Python, under every family of deciders, from data sets and from loaders."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, TensorDataset
+
+import bursar
+from bursar.errors import UserError
+from bursar.tasks.batches import Batch
+from bursar.tasks.data import LoaderStream, ReadyBatches
+from bursar.tasks.task import Task
+
+Everything = Callable[[Path], dict[str, Any]]
+
+
+def data(seed: int, count: int, opposite: bool = False) -> TensorDataset:
+    x = torch.from_numpy(np.random.default_rng(seed).normal(size=(count, 6))).float()
+    return TensorDataset(x, (x[:, 0] > 0).long() ^ int(opposite))
+
+
+def accuracy(outputs: Any, batch: Any) -> float:
+    return float((outputs.argmax(1) == batch[1]).mean())
+
+
+def task(name: str, loader: bool = False, **more: Any) -> Task:
+    train, dev = data(1, 50, name == "far"), data(2, 30, name == "far")
+    return bursar.from_data(
+        name,
+        train=DataLoader(train, batch_size=8, shuffle=True) if loader else train,
+        dev=DataLoader(dev, batch_size=7) if loader else dev,
+        loss=lambda outputs, batch: cross_entropy(outputs, batch[1]),
+        score=accuracy,
+        **more,
+    )
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.body = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Dropout(0.2))
+        self.heads = nn.ModuleDict({"near": nn.Linear(8, 2), "far": nn.Linear(8, 2)})
+
+    def forward(self, batch: Batch) -> dict[str, torch.Tensor]:
+        return {part.task: self.heads[part.task](self.body(part.columns[0])) for part in batch}
+
+
+def softmax(outputs: torch.Tensor, batch: Any) -> torch.Tensor:
+    return outputs.softmax(-1)
+
+
+def run(folder: Path, decider: dict[str, Any], *, loader: bool = False, **more: Any) -> Any:
+    settings = {
+        "budget": {"steps": 12, "rounds": 3, "batch": 8},
+        "optimizer": {"lr": 0.02},
+        "evaluate": {"every": 3},
+        "checkpoint": {"every": 2},
+        **decider,
+    }
+    tasks = [task(name, loader, distribution=softmax) for name in ("near", "far")]
+    return bursar.run(settings, folder, model=Net(), tasks=tasks, resume=True, **more)
+
+
+@pytest.mark.parametrize("loader", [False, True])
+@pytest.mark.parametrize(
+    "decider",
+    [
+        {"policy": "exp3s"},
+        {"policy": {"name": "active", "every": 2, "passes": 2}},
+        {"selection": "mt_uncertainty"},
+        {"weighting": {"name": "alpha_vil", "target": "near", "split_dev": False}},
+    ],
+    ids=["exp3s", "active", "mt_uncertainty", "alpha_vil"],
+)
+def test_every_family_trains_on_them_and_goes_on_bit_for_bit(
+    decider: dict[str, Any],
+    loader: bool,
+    everything: Everything,
+    interrupter: Callable[..., Any],
+    interruption: type[Exception],
+    tmp_path: Path,
+) -> None:
+    if loader and "selection" in decider:
+        with pytest.raises(UserError, match="expected tasks with a data set, found a loader"):
+            run(tmp_path / "run", decider, loader=True)
+        return
+    run(tmp_path / "alone", decider, loader=loader)
+    stop = 2 if "weighting" in decider else 7
+    with pytest.raises(interruption):
+        run(tmp_path / "stopped", decider, loader=loader, watchers=[interrupter(step=stop)])
+    run(tmp_path / "stopped", decider, loader=loader)
+    assert everything(tmp_path / "stopped") == everything(tmp_path / "alone")
+
+
+def test_a_loader_that_shuffles_gives_the_same_order_again_and_another_each_epoch() -> None:
+    batches = ReadyBatches(DataLoader(data(1, 20), batch_size=6, shuffle=True))
+    one, other = (LoaderStream("a", batches, seed=1) for _ in range(2))
+    first = [one.next().parts[0].columns[0] for _ in range(8)]
+    torch.rand(3)  # what happens to torch's random state in between does not matter
+    for _ in range(3):
+        other.next()
+    resumed = LoaderStream("a", batches, seed=1)
+    resumed.load_state_dict(other.state_dict())
+    for expected in first[3:]:
+        assert torch.equal(resumed.next().parts[0].columns[0], expected)
+    assert not torch.equal(torch.cat(first[:4]), torch.cat(first[4:]))
+
+
+def test_a_finished_run_is_scored_and_predicts_with_the_model_given_again(tmp_path: Path) -> None:
+    result = run(tmp_path / "run", {"policy": "random"})
+    tasks = [task("near"), task("far")]
+    trained = bursar.load(tmp_path / "run", model=Net(), tasks=tasks)
+    for name, scores in trained.evaluate().items():
+        assert scores.score == pytest.approx(result.tasks[name].score)
+    assert np.shape(trained.predict("near", "dev")) == (30, 2)
+    with pytest.raises(UserError, match="made in Python"):
+        bursar.load(tmp_path / "run", tasks=tasks)
+
+
+def test_another_model_than_the_runs_is_one_sentence(
+    tmp_path: Path, interrupter: Callable[..., Any], interruption: type[Exception]
+) -> None:
+    with pytest.raises(interruption):
+        run(tmp_path / "run", {"policy": "random"}, watchers=[interrupter(step=5)])
+    other = Net()
+    other.heads["near"] = nn.Linear(8, 3)
+    with pytest.raises(UserError, match="its checkpoint is of another model"):
+        bursar.resume(tmp_path / "run", model=other, tasks=[task("near"), task("far")])
+
+
+def test_what_a_task_lacks_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="train: expected a data set with a length"):
+        bursar.from_data("a", train=iter([]), dev=[1], loss=max, score=max)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="dev: expected at least one example, found none"):
+        bursar.from_data("a", train=[1], dev=[], loss=max, score=max)
+    plain = [task("near"), task("far")]
+    settings = {"policy": {"name": "active", "every": 1}, "budget": {"steps": 2}}
+    with pytest.raises(UserError, match="uncertainties need from_data"):
+        bursar.run(settings, tmp_path / "run", model=Net(), tasks=plain)
+    with pytest.raises(UserError, match="brings no head; give the run a model"):
+        bursar.run({"policy": "random"}, tmp_path / "other", tasks=plain)
