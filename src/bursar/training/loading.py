@@ -7,10 +7,22 @@ from typing import Any
 import numpy as np
 import torch
 
-from bursar.tasks.batches import Batch, Indices, Items, ItemStream, Stream, in_order, make_batch
+from bursar.tasks.batches import (
+    FROZEN_STATES,
+    Batch,
+    Indices,
+    Items,
+    ItemStream,
+    Stream,
+    in_order,
+    make_batch,
+)
 from bursar.tasks.data import LoaderStream, ReadyBatches
+from bursar.tasks.encoding import MASK
 from bursar.training.prepare import Prepared
 
+PASS = 100
+"""Tokens that a CPU computes in about the time that one more pass through the model costs."""
 AHEAD = 64
 """Tasks that have a batch made ahead; those drawn longest ago give way."""
 
@@ -57,16 +69,33 @@ class Loader:
         return to_device(make_batch(self.items, chosen), self._device)
 
     def pieces(self, batch: Batch, count: int) -> list[Batch]:
-        """Cut a batch into at most so many of about equal size."""
-        if count == 1 or batch.examples == 1:
+        """Cut a batch into at most so many of about equal size.
+
+        On a CPU, items of several tasks that differ much in length pass in groups of like length
+        too, where computing the padding would take longer than another pass.
+        """
+        if count > 1 and batch.examples > 1:
+            places = np.array_split(np.arange(batch.examples), min(count, batch.examples))
+        elif self._device.type == "cpu" and len(batch.parts) > 1 and MASK in batch.inputs:
+            places = self._like_lengths(batch)
+        else:
             return [batch]
+        return [batch] if len(places) == 1 else [self._piece(batch, at) for at in places]
+
+    def _like_lengths(self, batch: Batch) -> list[Indices]:
+        if FROZEN_STATES in batch.inputs:  # what frozen layers gave would be computed again
+            return [np.arange(batch.examples)]
+        lengths = [self.items[part.task].lengths()[part.items] for part in batch]
+        return like_lengths(np.concatenate(lengths), PASS)
+
+    def _piece(self, batch: Batch, places: Indices) -> Batch:
+        """Return the items at these places of a batch."""
         owners = np.repeat(np.arange(len(batch.parts)), [len(part.items) for part in batch])
         items = np.concatenate([part.items for part in batch])
-        places = np.array_split(np.arange(len(items)), min(count, len(items)))
-        return [
-            self.of({name: items[at][owners[at] == k] for k, name in enumerate(batch.tasks)})
-            for at in places
-        ]
+        chosen = {
+            name: items[places][owners[places] == number] for number, name in enumerate(batch.tasks)
+        }
+        return self.of(chosen)
 
     @property
     def items(self) -> dict[str, Items]:
@@ -105,6 +134,35 @@ class Loader:
     def close(self) -> None:
         """End the background thread."""
         self._maker.shutdown(wait=True, cancel_futures=True)
+
+
+def like_lengths(lengths: Indices, price: int) -> list[Indices]:
+    """Cut items into groups of like length, so that padded tokens and passes cost least in all.
+
+    Args:
+        lengths: of the items, shape `(items,)`.
+        price: what a group costs besides its padded tokens.
+
+    >>> [group.tolist() for group in like_lengths(np.array([9, 90, 10, 80]), price=20)]
+    [[1, 3], [2, 0]]
+    >>> [group.tolist() for group in like_lengths(np.array([9, 90, 10, 80]), price=500)]
+    [[1, 3, 2, 0]]
+    """
+    order = np.argsort(-lengths, kind="stable")
+    ordered = lengths[order].tolist()
+    costs, starts = (
+        [0],
+        [0],
+    )  # of the longest items so far: the least cost, where the last group begins
+    for end in range(1, len(ordered) + 1):
+        options = [costs[start] + price + ordered[start] * (end - start) for start in range(end)]
+        starts.append(min(range(end), key=options.__getitem__))
+        costs.append(options[starts[-1]])
+    groups, end = [], len(ordered)
+    while end:
+        groups.append(order[starts[end] : end])
+        end = starts[end]
+    return groups[::-1]
 
 
 def _stream(entry: Prepared, size: int, seed: int) -> Stream:
