@@ -107,7 +107,7 @@ class Span(Kind):
                 "input_ids": [window.ids for window in flat],
                 "chars": [_chars(window) for window in flat],
             },
-            per_sequence={"second": np.array([window.second for window in flat], dtype=np.int32)},
+            per_sequence={"second": np.array([window.first for window in flat], dtype=np.int32)},
             items=counts,
         )
 
