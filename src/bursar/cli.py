@@ -2,7 +2,9 @@
 
 import json
 import os
+import shutil
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from bursar.studies.compare import Comparison
     from bursar.studies.improve import PolicyEstimate, Settings
     from bursar.training.folder import Finished, Scores
+    from bursar.training.inference import Prediction
 
 app = typer.Typer(
     name="bursar",
@@ -205,19 +208,23 @@ def _scores_table(tasks: dict[str, "Scores"], score: float) -> Table:
 def evaluate(
     folder: RunFolder,
     split: Annotated[str, typer.Option(help="Which split.")] = "dev",
+    task: Annotated[
+        str | None, typer.Option(help="One of the run's tasks; all if left out.")
+    ] = None,
     data: DataOption = None,
     trust: TrustOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Score the model of a finished run.
+    """Score the model of a finished run; tasks without labels in the split are named.
 
     \b
-    bursar evaluate runs/small-glue --split test
+    bursar evaluate runs/small-glue
+    bursar evaluate runs/small-glue --split test --task mine
     """
     from bursar.training.inference import load_run
 
     with busy("scoring"):
-        scores = load_run(folder, data=data, trust_code=trust).evaluate(split)
+        scores = load_run(folder, data=data, trust_code=trust).evaluate(split, task)
     score = mean(value.score for value in scores.values())
     if quiet:
         out.print(f"{100 * score:.2f}")
@@ -229,12 +236,28 @@ def evaluate(
 def predict(
     folder: RunFolder,
     source: Annotated[
-        str, typer.Argument(metavar="INPUT", help="A file like the task's own, or a split.")
+        str,
+        typer.Argument(
+            metavar="INPUT", help="A file like the task's own, a split, or - for standard input."
+        ),
     ],
     task: Annotated[str, typer.Option(help="Which of the run's tasks.")],
     style: Annotated[
-        str, typer.Option("--format", help="jsonl, or glue for a benchmark's submission file.")
+        str,
+        typer.Option(
+            "--format",
+            help="jsonl; mrqa for one mapping of ids to answers; "
+            "glue for a benchmark's submission file.",
+        ),
     ] = "jsonl",
+    ids: Annotated[bool, typer.Option("--ids", help="Give each row's id with its answer.")] = False,
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Say how probable the answers are.")
+    ] = False,
+    input_format: Annotated[
+        str | None,
+        typer.Option("--input-format", help="The format of INPUT, where its name does not say it."),
+    ] = None,
     to: Annotated[Path, typer.Option("--out", help="Folder of submission files.")] = Path(
         "submission"
     ),
@@ -245,22 +268,52 @@ def predict(
 
     \b
     bursar predict runs/small-glue --task glue/rte new.tsv
+    bursar predict runs/small-glue --task glue/rte new.tsv --ids --probabilities
+    bursar predict runs/small-glue --task glue/rte - --input-format jsonl < new.jsonl
     bursar predict runs/small-glue --task glue/rte test --format glue --out submission
     """
     from bursar.errors import unknown
-    from bursar.tasks.submissions import write_submission
+    from bursar.tasks.submissions import mrqa_lines, write_submission
     from bursar.training.inference import load_run
 
-    if style not in ("jsonl", "glue"):
-        raise unknown("format", style, ["jsonl", "glue"], "--format")
-    with busy("predicting"):
+    if style not in ("jsonl", "glue", "mrqa"):
+        raise unknown("format", style, ["jsonl", "glue", "mrqa"], "--format")
+    with busy("predicting"), _file_of(source) as place:
         trained = load_run(folder, data=data, trust_code=trust)
-        answers = trained.predict(task, source)
+        found = trained.predictions(task, place, format=input_format)
+    if probabilities and found[0].probability is None:
+        raise UserError(f"--probabilities: a task such as {task} has none")
     if style == "glue":
+        answers = [each.answer for each in found]
         out.print(str(write_submission(to, trained.task(task), source, answers)), soft_wrap=True)
         return
-    for answer in answers:
-        print(json.dumps(answer, ensure_ascii=False))
+    if style == "mrqa":
+        print(*mrqa_lines((each.id, each.answer) for each in found), sep="\n")
+        return
+    for each in found:
+        print(json.dumps(_answer(each, ids, probabilities), ensure_ascii=False))
+
+
+def _answer(found: "Prediction", ids: bool, probabilities: bool) -> Any:
+    """A prediction as it is printed: the answer, or a mapping that has it with what was asked."""
+    if not ids and not probabilities:
+        return found.answer
+    values = {"id": found.id} if ids else {}
+    values["answer"] = found.answer
+    return values | ({"probabilities": found.probability} if probabilities else {})
+
+
+@contextmanager
+def _file_of(source: str) -> Iterator[str]:
+    """What is to be predicted as something that can be read twice; standard input is saved."""
+    if source not in ("-", "/dev/stdin"):
+        yield source
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "standard-input")
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield str(path)
 
 
 @app.command()

@@ -173,7 +173,8 @@ def agree(folder: Path, task: str, model: MultiTaskModel, tokenizer: Tokenizer) 
 
 @pytest.mark.parametrize(
     ("pooling", "head"),
-    [(pooling, "linear") for pooling in ("mean", "first", "last", "pair")] + [("pair", "two_layer")],
+    [(pooling, "linear") for pooling in ("mean", "first", "last", "pair")]
+    + [("pair", "two_layer")],
 )
 def test_every_kind_gives_the_same_logits_from_raw_texts(
     pooling: str, head: str, tmp_path: Path

@@ -25,7 +25,6 @@ from bursar.models.exported import pool
 from bursar.models.spec import ModelSpec, Pooling
 from bursar.tasks.encoding import SECOND, SEGMENTS
 
-
 SAME = 1e-5
 """A smaller part of a vector may differ by rounding."""
 
@@ -225,7 +224,8 @@ def _is_causal(model: PreTrainedModel) -> bool:
     """Return whether the vector of a first token is the same whatever follows it."""
     model.eval()
     ids = torch.tensor([[1, 2, 3, 4], [1, 4, 3, 2]])
-    first: Tensor = model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state[:, 0]
+    output = model(input_ids=ids, attention_mask=torch.ones_like(ids))
+    first: Tensor = output.last_hidden_state[:, 0]
     return bool((first[0] - first[1]).abs().max() < SAME * first.abs().max())
 
 
