@@ -148,6 +148,10 @@ def resume(
         list[str] | None, typer.Option(help="A task to go on with, as a run file says it.")
     ] = None,
     drop: Annotated[list[str] | None, typer.Option(help="A task to go on without.")] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(help="The whole budget that it shall have, also of a finished run."),
+    ] = None,
     quiet: QuietOption = False,
 ) -> None:
     """Go on with a run from its last checkpoint, bit for bit.
@@ -155,18 +159,22 @@ def resume(
     \b
     bursar resume runs/small-glue
     bursar resume runs/small-glue --drop glue/rte --add glue/wnli
+    bursar resume runs/small-glue --steps 4000
     """
     from bursar.config import read_value
-    from bursar.training.change import change_tasks
+    from bursar.training.change import change_tasks, extend
     from bursar.training.folder import config_of
     from bursar.training.run import resume_run
     from bursar.training.watching import Watchers
 
+    config_of(folder)
+    entries = [read_value(task, f"--add {task}") for task in add or ()]
+    if steps is not None:
+        extend(folder, steps)
     config = config_of(folder)
     with showing(quiet) as shower:
         view = shower.view(config)
         if add or drop:
-            entries = [read_value(task, f"--add {task}") for task in add or ()]
             change_tasks(folder, add=entries, drop=drop or (), watchers=Watchers([view]))
         result = resume_run(folder, watchers=[view])
     _tell(result, folder, quiet)
