@@ -12,7 +12,7 @@ from bursar.config import RunConfig, is_own, own_class
 from bursar.errors import UserError, unknown
 from bursar.run_info import RunInfo
 from bursar.tasks import catalogue
-from bursar.tasks.data import PythonSource
+from bursar.tasks.data import PythonSource, ReadyBatches
 from bursar.tasks.encoding import encode
 from bursar.tasks.files import from_files
 from bursar.tasks.hub import from_hub
@@ -249,7 +249,20 @@ def _prepare(
         kind = task.kind.fit(train.items)
     except UserError as error:
         raise UserError(f"{train.source.where}: {error}") from None
+    _say_capped(task, train, config)
     return Prepared(replace(task, kind=kind), train.items, dev.at_most(config.evaluate.examples))
+
+
+def _say_capped(task: Task, train: Split, config: RunConfig) -> None:
+    """Warn of a batch that is larger than all there is; a selector's batch mixes the tasks."""
+    ready = isinstance(train.items, ReadyBatches) or config.family.key == "selection"
+    if not ready and len(train) < config.budget.batch:
+        log.warning(
+            "%s: a batch has all of its %s training examples, fewer than budget.batch=%d",
+            task.name,
+            f"{len(train):,}",
+            config.budget.batch,
+        )
 
 
 def _say_cut(task: Task, name: str, split: Split, config: RunConfig) -> None:
