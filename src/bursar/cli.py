@@ -184,10 +184,17 @@ def _tell(result: "Finished", folder: Path, quiet: bool) -> None:
     if quiet:
         out.print(f"{100 * result.score:.2f}")
         return
-    out.print(_scores_table(result.tasks, result.score))
-    out.print(f"The model of step {result.step} is kept. Run folder: {folder}", soft_wrap=True)
     from bursar.report.page import write_run_report
+    from bursar.training.folder import config_of
 
+    config = config_of(folder)
+    out.print(_scores_table(result.tasks, result.score))
+    unit = config.family.unit.removesuffix("s")
+    target = config.decider.get("target") if config.objective is None else None
+    why = f", for its score of the target {target}" if target in result.tasks else ""
+    out.print(
+        f"The model of {unit} {result.step} is kept{why}. Run folder: {folder}", soft_wrap=True
+    )
     _report(lambda: write_run_report(folder))
 
 
@@ -325,6 +332,21 @@ def _file_of(source: str) -> Iterator[str]:
 
 
 @app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder, or a study's.")],
+) -> None:
+    """Write the report of a run, finished or not, or of a study: report.html in its folder.
+
+    \b
+    bursar report runs/small-glue
+    bursar report studies/small-glue
+    """
+    from bursar.report.page import write_report
+
+    out.print(f"Report: {write_report(folder)}", soft_wrap=True)
+
+
+@app.command()
 def export(
     folder: RunFolder,
     to: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
@@ -396,7 +418,7 @@ def plan(file: RunFile, sets: Sets = None, data: DataOption = None) -> None:
 
     config = configs.load(file, sets or (), data)
     table = Table(Column("task", no_wrap=True))
-    for column in ("rows", "dev rows", "tokens each", "cut", "share", "epochs"):
+    for column in ("rows", "dev rows", "tokens each", "cut", "share of examples", "epochs"):
         table.add_column(column, justify="right")
     with showing(quiet=False) as shower:
         planned = plan_run(config, watchers=Watchers([shower.view(config)]))
@@ -411,9 +433,20 @@ def plan(file: RunFile, sets: Sets = None, data: DataOption = None) -> None:
             f"{row.epochs:.2f}",
         )
     out.print(table)
+    out.print(_budget_words(config), soft_wrap=True)
     for row in planned:
         if row.lost:
             out.print(f"{row.task}: {row.lost:,} answers are lost where their text is cut.")
+
+
+def _budget_words(config: "RunConfig") -> str:
+    """What there is to spend, in the words of who decides."""
+    said = f"Budget: {config.length:,} {config.family.unit}, batches of {config.budget.batch:,}."
+    if config.family.key != "weighting":
+        return said
+    share = float(config.decider.get("fraction", 1.0))
+    target = config.decider.get("target")
+    return f"{said} A round trains on {share:.0%} of each task's rows; the target is {target}."
 
 
 @app.command()
@@ -489,7 +522,7 @@ def _spread(scores: list[float]) -> str:
     """The mean, and the range where there are several."""
     text = f"{100 * mean(scores):.1f}"
     if len(scores) > 1:
-        text += f" ({100 * min(scores):.1f}-{100 * max(scores):.1f})"
+        text += f" ({100 * min(scores):.1f} to {100 * max(scores):.1f})"
     return text
 
 

@@ -50,6 +50,11 @@ class History:
         return max((kind[-1].step for kind in kinds if kind), default=0)
 
     @property
+    def length(self) -> int:
+        """The whole budget in steps or rounds; what was spent of it where the journal is silent."""
+        return int(self.opening.budget.get(self.family.unit) or max(1, self.end))
+
+    @property
     def seconds(self) -> float:
         """How long steps and evaluations took."""
         records = [*self.units, *self.evaluations]
