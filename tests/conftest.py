@@ -1,7 +1,10 @@
 """What tests share."""
 
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -26,3 +29,33 @@ def data() -> Path:
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Encoded splits of tests stay out of the user's cache."""
     os.environ["BURSAR_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+class Said(NamedTuple):
+    """What a command answered."""
+
+    code: int
+    out: str
+    err: str
+
+
+Bursar = Callable[..., Said]
+
+
+@pytest.fixture
+def bursar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bursar:
+    """Runs the command line in this process."""
+    from bursar.cli import main
+
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delenv("BURSAR_DATA", raising=False)
+
+    def run(*words: str | Path) -> Said:
+        monkeypatch.setattr(sys, "argv", ["bursar", *map(str, words)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        return Said(int(ended.value.code or 0), said.out, said.err)
+
+    return run

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import pytest
 import yaml
 from rich.console import Console
 
-from bursar.cli import main
 from bursar.config import RunConfig
 from bursar.journal import Step
 from bursar.progress import Bars, Lines, live
@@ -30,33 +28,8 @@ SMALL = {
 }
 
 
-@dataclass(frozen=True)
-class Said:
-    """What a command answered."""
-
-    code: int
-    out: str
-    err: str
-
-
+Said = Any
 Bursar = Callable[..., Said]
-
-
-@pytest.fixture
-def bursar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bursar:
-    """Runs the command line in this process."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.delenv("BURSAR_DATA", raising=False)
-
-    def run(*words: str | Path) -> Said:
-        monkeypatch.setattr(sys, "argv", ["bursar", *map(str, words)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        return Said(int(ended.value.code or 0), said.out, said.err)
-
-    return run
 
 
 def table(rows: int, words: tuple[str, str]) -> str:
@@ -127,7 +100,7 @@ def test_quiet_prints_the_score_and_nothing_else(
 ) -> None:
     said = bursar("run", project, "--out", tmp_path / "run", "-q")
     score = json.loads((tmp_path / "run/scores.json").read_text())["score"]
-    assert said == Said(0, f"{100 * score:.2f}\n", "")
+    assert said == (0, f"{100 * score:.2f}\n", "")
     assert bursar("resume", tmp_path / "run", "--quiet") == said
 
 

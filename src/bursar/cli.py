@@ -2,7 +2,9 @@
 
 import json
 import os
+import shutil
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from bursar.studies.compare import Comparison
     from bursar.studies.improve import PolicyEstimate, Settings
     from bursar.training.folder import Finished, Scores
+    from bursar.training.inference import Prediction
 
 app = typer.Typer(
     name="bursar",
@@ -145,6 +148,10 @@ def resume(
         list[str] | None, typer.Option(help="A task to go on with, as a run file says it.")
     ] = None,
     drop: Annotated[list[str] | None, typer.Option(help="A task to go on without.")] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(help="The whole budget that it shall have, also of a finished run."),
+    ] = None,
     quiet: QuietOption = False,
 ) -> None:
     """Go on with a run from its last checkpoint, bit for bit.
@@ -152,18 +159,22 @@ def resume(
     \b
     bursar resume runs/small-glue
     bursar resume runs/small-glue --drop glue/rte --add glue/wnli
+    bursar resume runs/small-glue --steps 4000
     """
     from bursar.config import read_value
-    from bursar.training.change import change_tasks
+    from bursar.training.change import change_tasks, extend
     from bursar.training.folder import config_of
     from bursar.training.run import resume_run
     from bursar.training.watching import Watchers
 
+    config_of(folder)
+    entries = [read_value(task, f"--add {task}") for task in add or ()]
+    if steps is not None:
+        extend(folder, steps)
     config = config_of(folder)
     with showing(quiet) as shower:
         view = shower.view(config)
         if add or drop:
-            entries = [read_value(task, f"--add {task}") for task in add or ()]
             change_tasks(folder, add=entries, drop=drop or (), watchers=Watchers([view]))
         result = resume_run(folder, watchers=[view])
     _tell(result, folder, quiet)
@@ -173,10 +184,17 @@ def _tell(result: "Finished", folder: Path, quiet: bool) -> None:
     if quiet:
         out.print(f"{100 * result.score:.2f}")
         return
-    out.print(_scores_table(result.tasks, result.score))
-    out.print(f"The model of step {result.step} is kept. Run folder: {folder}", soft_wrap=True)
     from bursar.report.page import write_run_report
+    from bursar.training.folder import config_of
 
+    config = config_of(folder)
+    out.print(_scores_table(result.tasks, result.score))
+    unit = config.family.unit.removesuffix("s")
+    target = config.decider.get("target") if config.objective is None else None
+    why = f", for its score of the target {target}" if target in result.tasks else ""
+    out.print(
+        f"The model of {unit} {result.step} is kept{why}. Run folder: {folder}", soft_wrap=True
+    )
     _report(lambda: write_run_report(folder))
 
 
@@ -205,19 +223,23 @@ def _scores_table(tasks: dict[str, "Scores"], score: float) -> Table:
 def evaluate(
     folder: RunFolder,
     split: Annotated[str, typer.Option(help="Which split.")] = "dev",
+    task: Annotated[
+        str | None, typer.Option(help="One of the run's tasks; all if left out.")
+    ] = None,
     data: DataOption = None,
     trust: TrustOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Score the model of a finished run.
+    """Score the model of a finished run; tasks without labels in the split are named.
 
     \b
-    bursar evaluate runs/small-glue --split test
+    bursar evaluate runs/small-glue
+    bursar evaluate runs/small-glue --split test --task mine
     """
     from bursar.training.inference import load_run
 
     with busy("scoring"):
-        scores = load_run(folder, data=data, trust_code=trust).evaluate(split)
+        scores = load_run(folder, data=data, trust_code=trust).evaluate(split, task)
     score = mean(value.score for value in scores.values())
     if quiet:
         out.print(f"{100 * score:.2f}")
@@ -229,12 +251,28 @@ def evaluate(
 def predict(
     folder: RunFolder,
     source: Annotated[
-        str, typer.Argument(metavar="INPUT", help="A file like the task's own, or a split.")
+        str,
+        typer.Argument(
+            metavar="INPUT", help="A file like the task's own, a split, or - for standard input."
+        ),
     ],
     task: Annotated[str, typer.Option(help="Which of the run's tasks.")],
     style: Annotated[
-        str, typer.Option("--format", help="jsonl, or glue for a benchmark's submission file.")
+        str,
+        typer.Option(
+            "--format",
+            help="jsonl; mrqa for one mapping of ids to answers; "
+            "glue for a benchmark's submission file.",
+        ),
     ] = "jsonl",
+    ids: Annotated[bool, typer.Option("--ids", help="Give each row's id with its answer.")] = False,
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Say how probable the answers are.")
+    ] = False,
+    input_format: Annotated[
+        str | None,
+        typer.Option("--input-format", help="The format of INPUT, where its name does not say it."),
+    ] = None,
     to: Annotated[Path, typer.Option("--out", help="Folder of submission files.")] = Path(
         "submission"
     ),
@@ -245,22 +283,67 @@ def predict(
 
     \b
     bursar predict runs/small-glue --task glue/rte new.tsv
+    bursar predict runs/small-glue --task glue/rte new.tsv --ids --probabilities
+    bursar predict runs/small-glue --task glue/rte - --input-format jsonl < new.jsonl
     bursar predict runs/small-glue --task glue/rte test --format glue --out submission
     """
     from bursar.errors import unknown
-    from bursar.tasks.submissions import write_submission
+    from bursar.tasks.submissions import mrqa_lines, write_submission
     from bursar.training.inference import load_run
 
-    if style not in ("jsonl", "glue"):
-        raise unknown("format", style, ["jsonl", "glue"], "--format")
-    with busy("predicting"):
+    if style not in ("jsonl", "glue", "mrqa"):
+        raise unknown("format", style, ["jsonl", "glue", "mrqa"], "--format")
+    with busy("predicting"), _file_of(source) as place:
         trained = load_run(folder, data=data, trust_code=trust)
-        answers = trained.predict(task, source)
+        found = trained.predictions(task, place, format=input_format)
+    if probabilities and found[0].probability is None:
+        raise UserError(f"--probabilities: a task such as {task} has none")
     if style == "glue":
+        answers = [each.answer for each in found]
         out.print(str(write_submission(to, trained.task(task), source, answers)), soft_wrap=True)
         return
-    for answer in answers:
-        print(json.dumps(answer, ensure_ascii=False))
+    if style == "mrqa":
+        print(*mrqa_lines((each.id, each.answer) for each in found), sep="\n")
+        return
+    for each in found:
+        print(json.dumps(_answer(each, ids, probabilities), ensure_ascii=False))
+
+
+def _answer(found: "Prediction", ids: bool, probabilities: bool) -> Any:
+    """A prediction as it is printed: the answer, or a mapping that has it with what was asked."""
+    if not ids and not probabilities:
+        return found.answer
+    values = {"id": found.id} if ids else {}
+    values["answer"] = found.answer
+    return values | ({"probabilities": found.probability} if probabilities else {})
+
+
+@contextmanager
+def _file_of(source: str) -> Iterator[str]:
+    """What is to be predicted as something that can be read twice; standard input is saved."""
+    if source not in ("-", "/dev/stdin"):
+        yield source
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "standard-input")
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield str(path)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder, or a study's.")],
+) -> None:
+    """Write the report of a run, finished or not, or of a study: report.html in its folder.
+
+    \b
+    bursar report runs/small-glue
+    bursar report studies/small-glue
+    """
+    from bursar.report.page import write_report
+
+    out.print(f"Report: {write_report(folder)}", soft_wrap=True)
 
 
 @app.command()
@@ -335,7 +418,7 @@ def plan(file: RunFile, sets: Sets = None, data: DataOption = None) -> None:
 
     config = configs.load(file, sets or (), data)
     table = Table(Column("task", no_wrap=True))
-    for column in ("rows", "dev rows", "tokens each", "cut", "share", "epochs"):
+    for column in ("rows", "dev rows", "tokens each", "cut", "share of examples", "epochs"):
         table.add_column(column, justify="right")
     with showing(quiet=False) as shower:
         planned = plan_run(config, watchers=Watchers([shower.view(config)]))
@@ -350,9 +433,20 @@ def plan(file: RunFile, sets: Sets = None, data: DataOption = None) -> None:
             f"{row.epochs:.2f}",
         )
     out.print(table)
+    out.print(_budget_words(config), soft_wrap=True)
     for row in planned:
         if row.lost:
             out.print(f"{row.task}: {row.lost:,} answers are lost where their text is cut.")
+
+
+def _budget_words(config: "RunConfig") -> str:
+    """What there is to spend, in the words of who decides."""
+    said = f"Budget: {config.length:,} {config.family.unit}, batches of {config.budget.batch:,}."
+    if config.family.key != "weighting":
+        return said
+    share = float(config.decider.get("fraction", 1.0))
+    target = config.decider.get("target")
+    return f"{said} A round trains on {share:.0%} of each task's rows; the target is {target}."
 
 
 @app.command()
@@ -428,7 +522,7 @@ def _spread(scores: list[float]) -> str:
     """The mean, and the range where there are several."""
     text = f"{100 * mean(scores):.1f}"
     if len(scores) > 1:
-        text += f" ({100 * min(scores):.1f}-{100 * max(scores):.1f})"
+        text += f" ({100 * min(scores):.1f} to {100 * max(scores):.1f})"
     return text
 
 

@@ -28,12 +28,14 @@ from bursar.weighting.record import Round
 __all__ = [
     "Diagnostics",
     "Evaluation",
+    "Extended",
     "Journal",
     "Opening",
     "Round",
     "SelectionStep",
     "Shares",
     "Step",
+    "line_of",
     "read",
     "read_latest",
     "repair",
@@ -120,15 +122,25 @@ class Evaluation(Record):
     seconds: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Extended(Record):
+    """The run was given a larger budget after `step` units of the one it had."""
+
+    kind = "extended"
+    step: int
+    budget: dict[str, Any]
+
+
 _UNITS = tuple(family.record for family in FAMILIES.values())
-_RECORDS: tuple[type[Record], ...] = (Opening, Shares, Diagnostics, Evaluation, *_UNITS)
+_RECORDS: tuple[type[Record], ...] = (Opening, Shares, Diagnostics, Evaluation, Extended, *_UNITS)
 _KINDS: dict[str, type[Record]] = {cls.kind: cls for cls in _RECORDS}
 _NAMES: dict[type[Record], tuple[str, ...]] = {
     cls: tuple(f.name for f in fields(cls)) for cls in _KINDS.values()
 }
 
 
-def _line(record: Record) -> bytes:
+def line_of(record: Record) -> bytes:
+    """Return a record as a line of a journal."""
     values = {"kind": record.kind}
     for name in _NAMES[type(record)]:
         value = getattr(record, name)
@@ -195,7 +207,7 @@ class Journal:
 
     def append(self, record: Record) -> None:
         """Write one record; it survives a killed process from here on."""
-        self._write(_line(record))
+        self._write(line_of(record))
 
     def draw(
         self,
@@ -222,7 +234,7 @@ class Journal:
         )
         changed = draw.probabilities is not self._seen
         lines = self._changed(step, draw.probabilities) if changed else b""
-        self._write(lines + _line(record))
+        self._write(lines + line_of(record))
         return record
 
     def _changed(self, step: int, probabilities: NDArray[np.float64]) -> bytes:
@@ -235,7 +247,7 @@ class Journal:
         if self._shares is not None and shares == self._shares.shares:
             return b""
         self._shares = Shares(step, shares)
-        return _line(self._shares)
+        return line_of(self._shares)
 
     def _write(self, lines: bytes) -> None:
         written = self._file.write(lines)

@@ -22,7 +22,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from bursar.errors import UserError
 from bursar.models import exported, saving
 from bursar.models.build import build
-from bursar.models.encoders import pool, quiet
+from bursar.models.encoders import quiet
 from bursar.models.export import can_export, convert, export
 from bursar.models.multitask import MultiTaskModel
 from bursar.models.spec import ModelSpec
@@ -97,6 +97,22 @@ class Given:
         return repr(self.given)
 
 
+def pooled(tokens: Tensor, mask: Tensor, second: Tensor, pooling: str) -> Tensor:
+    """One vector a sequence, sequence by sequence."""
+    vectors = []
+    for row, real, other in zip(tokens, mask.bool(), second.bool(), strict=True):
+        u, v = row[real & ~other].mean(0), row[other].mean(0)
+        vectors.append(
+            {
+                "mean": row[real].mean(0),
+                "first": row[0],
+                "last": row[real][-1],
+                "pair": torch.cat([u, v, (u - v).abs(), u * v]),
+            }[pooling]
+        )
+    return torch.stack(vectors)
+
+
 @torch.inference_mode()
 def ours(model: MultiTaskModel, tokenizer: Tokenizer, task: str) -> Tensor:
     """What bursar's encoder and head make of the rows, from bursar's own columns."""
@@ -104,14 +120,14 @@ def ours(model: MultiTaskModel, tokenizer: Tokenizer, task: str) -> Tensor:
     split = encode(kind, Given(tuple(rows(task))), tokenizer)
     inputs, targets = split.batch(np.arange(len(split)))
     columns = {name: torch.as_tensor(column) for name, column in (inputs | targets).items()}
-    encoder, mask, second = model.encoder, columns["attention_mask"], columns.get("token_type_ids")
+    encoder, mask, types = model.encoder, columns["attention_mask"], columns.get("token_type_ids")
     given = {"input_ids": columns["input_ids"], "attention_mask": mask}
-    if (getattr(encoder.model.config, "type_vocab_size", 0) or 0) > 1 and second is not None:
-        given["token_type_ids"] = second
+    if (getattr(encoder.model.config, "type_vocab_size", 0) or 0) > 1 and types is not None:
+        given["token_type_ids"] = types
     tokens = encoder.model(**given).last_hidden_state
     if kind.reads == "tokens":
         return model.heads[task](tokens)[mask.bool()]
-    features = [pool(tokens, mask, second, encoder.pooling)]
+    features = [pooled(tokens, mask, columns["second_text"], encoder.pooling)]
     for piece in columns["marks"].unbind(1) if "marks" in columns else ():
         means = [row[start:end].mean(0) for row, (start, end) in zip(tokens, piece, strict=True)]
         features.append(torch.stack(means))
@@ -157,7 +173,8 @@ def agree(folder: Path, task: str, model: MultiTaskModel, tokenizer: Tokenizer) 
 
 @pytest.mark.parametrize(
     ("pooling", "head"),
-    [("mean", "linear"), ("first", "linear"), ("pair", "linear"), ("pair", "two_layer")],
+    [(pooling, "linear") for pooling in ("mean", "first", "last", "pair")]
+    + [("pair", "two_layer")],
 )
 def test_every_kind_gives_the_same_logits_from_raw_texts(
     pooling: str, head: str, tmp_path: Path
@@ -307,12 +324,51 @@ def family(name: str, folder: Path) -> ModelSpec:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_of_encoders_gives_the_same_logits(name: str, tmp_path: Path) -> None:
     spec = family(name, tmp_path / "encoder")
-    for pooling, tasks in {"mean": ["classify", "tag", "span"], "pair": ["wic"]}.items():
+    second = ["wic", "tag"]  # tags see tokens, whatever the pooling
+    for pooling, tasks in {"mean": ["classify", "tag", "span"], "pair": second}.items():
         own = spec.model_copy(update={"pooling": pooling})
         model, tokenizer = built(own, tmp_path / pooling, tasks)
         for task in tasks:
-            export(tmp_path / pooling, task, tmp_path / task)
-            agree(tmp_path / task, task, model, tokenizer)
+            export(tmp_path / pooling, task, tmp_path / f"{pooling}-{task}")
+            agree(tmp_path / f"{pooling}-{task}", task, model, tokenizer)
+
+
+@pytest.mark.parametrize("name", ["roberta", "xlm-roberta"])
+def test_a_pair_has_two_texts_where_the_tokenizer_knows_no_segments(
+    name: str, tmp_path: Path
+) -> None:
+    tokenizer = tokenizer_for(family(name, tmp_path / "encoder"), WORDS)
+    split = encode(KINDS["classify"], Given(tuple(rows("classify"))), tokenizer)
+    inputs, _ = split.batch(np.arange(len(split)))
+    assert "token_type_ids" not in inputs
+    for row, encoding in enumerate(tokenizer.encode(TEXTS, PAIRS)):
+        texts = encoding.sequence_ids
+        second = inputs["second_text"][row][: len(texts)]
+        assert set(second[[place for place, text in enumerate(texts) if text == 0]]) == {0}
+        assert set(second[[place for place, text in enumerate(texts) if text == 1]]) == {1}
+
+
+@pytest.mark.parametrize("name", ["gpt2", "qwen2", "llama"])
+def test_a_decoder_is_read_at_its_last_token_and_not_at_its_first(
+    name: str, tmp_path: Path
+) -> None:
+    spec = family(name, tmp_path / "encoder")
+    with pytest.raises(UserError, match=f"the first token of a {name} sees none .* found 'first'"):
+        built(spec.model_copy(update={"pooling": "first"}), tmp_path / "first", ["classify"])
+    last = spec.model_copy(update={"pooling": "last"})
+    model, tokenizer = built(last, tmp_path / "model", ["classify"])
+    export(tmp_path / "model", "classify", tmp_path / "out")
+    agree(tmp_path / "out", "classify", model, tokenizer)
+
+
+def test_an_encoder_of_two_types_gets_none_from_a_tokenizer_without_them(tmp_path: Path) -> None:
+    spec = family("roberta", tmp_path / "encoder").model_copy(update={"pooling": "pair"})
+    config = transformers.RobertaConfig(**SIZES, vocab_size=320, type_vocab_size=2)
+    with quiet():
+        transformers.RobertaModel(config).save_pretrained(tmp_path / "encoder")
+    model, tokenizer = built(spec, tmp_path / "model", ["classify"])
+    export(tmp_path / "model", "classify", tmp_path / "out")
+    agree(tmp_path / "out", "classify", model, tokenizer)
 
 
 def small(tmp_path: Path, *tasks: str, **more: Any) -> MultiTaskModel:
@@ -367,7 +423,7 @@ def test_an_exported_model_can_be_trained_on(task: str, tmp_path: Path) -> None:
 def test_the_last_token_is_the_last_that_is_no_padding() -> None:
     tokens = torch.arange(12.0).view(2, 3, 2)
     mask = torch.tensor([[1, 1, 0], [0, 1, 1]])
-    found = exported._pool(tokens, mask, None, "last")
+    found = exported.pool(tokens, mask, None, "last")
     assert torch.equal(found, torch.stack([tokens[0, 1], tokens[1, 2]]))
 
 

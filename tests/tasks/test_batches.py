@@ -180,7 +180,7 @@ def test_an_input_that_some_tasks_lack_is_zero_there_and_frozen_states_are_left_
     )
     chosen = {"plain": np.array([0]), "more": np.array([1])}
     mixed = make_batch({"plain": plain, "more": more}, chosen).inputs
-    assert mixed["token_type_ids"].tolist() == [[0, 0], [0, 1]]
+    assert mixed["second_text"].tolist() == [[0, 0], [0, 1]]
     assert FROZEN_STATES not in mixed
     both = make_batch({"plain": more, "more": more}, chosen).inputs
     assert both[FROZEN_STATES].shape == (2, 2, 3)

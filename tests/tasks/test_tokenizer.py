@@ -107,7 +107,7 @@ def test_windows_are_those_that_transformers_cuts(minilm: Tokenizer) -> None:
             assert window.chars.tolist() == [
                 list(pair) for pair in expected["offset_mapping"][number][inside]
             ]
-            assert window.second == expected["token_type_ids"][number].index(1)
+            assert window.first == expected["token_type_ids"][number].index(1)
 
 
 @settings(max_examples=60, derandomize=True, deadline=None)

@@ -110,7 +110,7 @@ def test_a_trained_task_has_the_same_logits_in_plain_transformers(folder: Path, 
     ours, plain = trained.model, convert(trained.model, kind).eval()
     split = read_split(trained.task(kind), "dev", trained.tokenizer).items
     batch = to_device(make_batch({kind: split}, {kind: np.arange(8)}), torch.device("cpu"))
-    inputs = batch.inputs
+    inputs = {name: x for name, x in batch.inputs.items() if name != "second_text"}
     with torch.inference_mode():
         expected = ours(batch)[kind]
         if kind == "regress":

@@ -21,9 +21,12 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from bursar.errors import UserError
+from bursar.models.exported import pool
 from bursar.models.spec import ModelSpec, Pooling
+from bursar.tasks.encoding import SECOND, SEGMENTS
 
-SECOND = "token_type_ids"
+SAME = 1e-5
+"""A smaller part of a vector may differ by rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +46,10 @@ class Encoder(nn.Module, ABC):
     """Anything that turns a batch's inputs into a `Representation` of a known width.
 
     An encoder of one's own is a subclass that sets `width` and writes `forward`; a run file names
-    it `module:Class`. It finds in the inputs what the tasks' kinds put there (`input_ids`,
-    `attention_mask` and `token_type_ids` of texts, `pixels` of images), and `task_ids`, the place
-    of each row's task among the model's tasks.
+    it `module:Class`. It finds in the inputs what the tasks' kinds put there (`input_ids` and
+    `attention_mask` of texts, `second_text`, which is 1 at the tokens of the second text of a pair,
+    the same as `token_type_ids` if the tokenizer knows such; `pixels` of images), and `task_ids`,
+    the place of each row's task among the model's tasks.
 
     Args of a subclass that reads texts: `vocabulary`, the number of token ids; and the `options` of
     the run file's model.
@@ -76,8 +80,8 @@ class TextEncoder(Encoder):
 
     Args:
         model: the encoder.
-        pooling: the mean of a sequence's tokens, its first token, or how the means of its two texts
-            compare.
+        pooling: the mean of a sequence's tokens, its first or its last token, or how the means of
+            its two texts compare.
         freeze: how many of the lower layers, with the embeddings, are not trained.
     """
 
@@ -96,7 +100,7 @@ class TextEncoder(Encoder):
     def forward(self, inputs: Mapping[str, Tensor]) -> Representation:
         """Token vectors and their pool."""
         mask = inputs["attention_mask"]
-        segments = {SECOND: inputs[SECOND]} if self._segments and SECOND in inputs else {}
+        segments = {SEGMENTS: inputs[SEGMENTS]} if self._segments and SEGMENTS in inputs else {}
         output = self.model(input_ids=inputs["input_ids"], attention_mask=mask, **segments)
         tokens: Tensor = output.last_hidden_state
         return Representation(pool(tokens, mask, inputs.get(SECOND), self.pooling), tokens)
@@ -105,30 +109,6 @@ class TextEncoder(Encoder):
     def pooled_width(self) -> int:
         """How many numbers stand for a sequence."""
         return self.width * (4 if self.pooling == "pair" else 1)
-
-
-def pool(tokens: Tensor, mask: Tensor, second: Tensor | None, pooling: Pooling) -> Tensor:
-    """One vector a sequence, shape `(sequences, width)`, four times as wide for a pair.
-
-    Args:
-        tokens: one vector a token, shape `(sequences, tokens, width)`.
-        mask: 1 where there is a token, shape `(sequences, tokens)`.
-        second: 1 where it is of the sequence's second text; None if there is none.
-        pooling: `mean`, `first` or, for u and v the means of the two texts, `pair`: u, v, |u - v|
-            and u * v, in which v is zero where there is one text.
-    """
-    if pooling == "first":
-        return tokens[:, 0]
-    if pooling == "mean":
-        return _mean(tokens, mask)
-    second = torch.zeros_like(mask) if second is None else second
-    u, v = _mean(tokens, mask - second), _mean(tokens, second)
-    return torch.cat([u, v, (u - v).abs(), u * v], dim=-1)
-
-
-def _mean(tokens: Tensor, mask: Tensor) -> Tensor:
-    weights = mask.to(tokens.dtype).unsqueeze(-1)
-    return (tokens * weights).sum(1) / weights.sum(1).clamp(min=1)
 
 
 def _freeze(model: PreTrainedModel, layers: int) -> None:
@@ -218,6 +198,11 @@ def build_text_encoder(spec: ModelSpec, folder: str | None, vocabulary: int) -> 
     else:
         model = _pretrained(folder, spec)
         _long_enough(model.config, spec.max_length)
+        if spec.pooling == "first" and _is_causal(model):
+            raise UserError(
+                f"model.pooling: the first token of a {model.config.model_type} sees none of the "
+                "others, so it cannot stand for them; expected last, mean or pair, found 'first'"
+            )
     return TextEncoder(model, spec.pooling, spec.freeze)
 
 
@@ -232,6 +217,16 @@ def _long_enough(config: PreTrainedConfig, max_length: int) -> None:
         raise UserError(
             f"model.max_length: found {max_length}, but the encoder reads {positions} tokens"
         )
+
+
+@torch.inference_mode()
+def _is_causal(model: PreTrainedModel) -> bool:
+    """Return whether the vector of a first token is the same whatever follows it."""
+    model.eval()
+    ids = torch.tensor([[1, 2, 3, 4], [1, 4, 3, 2]])
+    output = model(input_ids=ids, attention_mask=torch.ones_like(ids))
+    first: Tensor = output.last_hidden_state[:, 0]
+    return bool((first[0] - first[1]).abs().max() < SAME * first.abs().max())
 
 
 def _small(spec: ModelSpec, vocabulary: int) -> BertConfig:

@@ -54,12 +54,14 @@ def export(folder: Path, task: str, out: Path) -> None:
     if out.exists():
         raise UserError(f"{out}: expected a folder to be made, found one that is there already")
     model, tokenizer = saving.load(folder)
-    converted = convert(model, task)
+    segments = tokenizer is not None and tokenizer.segments
+    converted = convert(model, task, segments=segments)
     if tokenizer is None:
         raise UserError(f"task {task}: expected a model of texts, found one without a tokenizer")
+    reads = _reads_segments(model.encoder, model.kinds[task], segments)
     with whole_folder(out) as whole, quiet():
         converted.save_pretrained(whole)
-        export_tokenizer(folder, tokenizer, _reads_segments(model.encoder)).save_pretrained(whole)
+        export_tokenizer(folder, tokenizer, reads).save_pretrained(whole)
         check_tokenizer(whole, tokenizer, task)
 
 
@@ -79,10 +81,15 @@ def can_export(encoder: PreTrainedConfig | None, kind: Kind) -> str | None:
     return None
 
 
-def convert(model: MultiTaskModel, task: str) -> PreTrainedModel:
+def convert(model: MultiTaskModel, task: str, *, segments: bool = True) -> PreTrainedModel:
     """Return one task's part of a model as a transformers model with the same logits.
 
     A regression's are in the label's own unit.
+
+    Args:
+        model: a trained model.
+        task: which of its tasks.
+        segments: whether its tokenizer gives the second text of a pair a token type of its own.
     """
     if task not in model.kinds:
         raise unknown("task", task, model.kinds)
@@ -93,19 +100,19 @@ def convert(model: MultiTaskModel, task: str) -> PreTrainedModel:
         raise UserError(f"task {task}: {reason}")
     if not isinstance(head, LinearHead | TwoLayerHead):
         raise UserError(f"task {task}: a head such as {type(head).__name__} cannot be exported")
-    exported = _exported(text, kind, head, task)
+    exported = _exported(text, kind, head, task, segments)
     return _plain(exported) or exported
 
 
-def _reads_segments(encoder: Any) -> bool:
+def _reads_segments(encoder: Any, kind: Kind, segments: bool) -> bool:
     """Return whether it matters to the encoder or its pooling which text a token is of."""
-    segments = getattr(encoder.model.config, "type_vocab_size", 0) or 0
-    return bool(segments > 1 or encoder.pooling == "pair")
+    types = getattr(encoder.model.config, "type_vocab_size", 0) or 0
+    return (segments and types > 1) or (kind.reads == "pooled" and encoder.pooling == "pair")
 
 
 @torch.no_grad()
 def _exported(
-    encoder: TextEncoder, kind: Kind, head: LinearHead | TwoLayerHead, task: str
+    encoder: TextEncoder, kind: Kind, head: LinearHead | TwoLayerHead, task: str, segments: bool
 ) -> Exported:
     """Return the encoder and the head as a model of our own class."""
     form = next(form for cls, form in FORMS.items() if isinstance(kind, cls))
@@ -115,6 +122,7 @@ def _exported(
         marks=kind.marks if isinstance(kind, Classify) else 0,
         hidden_units=head.hidden.out_features if isinstance(head, TwoLayerHead) else 0,
         head_dropout=head.dropout.p,
+        segments=segments,
         dtype=torch.float32,
         **_labels(kind),
     )

@@ -31,15 +31,12 @@ def export_tokenizer(folder: Path, tokenizer: Tokenizer, segments: bool) -> PreT
     if "pad_token" not in special:
         # What stands behind the mask does not matter, but it must be a token that is in no text.
         special["pad_token"] = next(iter(special.values()), None)
-    # Where both texts of a pair are of one type, the model needs no types; and the tokenizers
-    # library would give the later windows of a long text a type of their own.
-    typed = segments and any(_types(tokenizer, "a", "a"))
     return PreTrainedTokenizerFast(
-        tokenizer_object=_with_segments(tokenizer),
+        tokenizer_object=_with_segments(tokenizer) if segments else _whole(tokenizer),
         model_max_length=tokenizer.max_length,
         padding_side="right",
         truncation_side="right",
-        model_input_names=["input_ids", "attention_mask"] + [TYPES] * typed,
+        model_input_names=["input_ids", "attention_mask"] + [TYPES] * segments,
         **special,
     )
 
@@ -70,14 +67,20 @@ def _types(tokenizer: Tokenizer, text: str, pair: str | None) -> list[int]:
     return [int(0 < second <= place) for place in range(length)]
 
 
+def _whole(tokenizer: Tokenizer) -> Backend:
+    """Return a copy of the backend that cuts nothing."""
+    backend = Backend.from_str(tokenizer.backend.to_str())
+    backend.no_truncation()
+    return backend
+
+
 def _with_segments(tokenizer: Tokenizer) -> Backend:
     """Return a copy of the backend, cutting nothing, whose token types are those of `_types`.
 
     Some tokenizers (RoBERTa's) give both texts of a pair the same type, some (Funnel's) give one of
     its own to a special token.
     """
-    backend = Backend.from_str(tokenizer.backend.to_str())
-    backend.no_truncation()
+    backend = _whole(tokenizer)
     probes = [(backend.encode("a"), _types(tokenizer, "a", None))]
     probes.append((backend.encode("a", "a"), _types(tokenizer, "a", "a")))
     if any(encoding.type_ids != types for encoding, types in probes):

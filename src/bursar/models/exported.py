@@ -36,6 +36,7 @@ class ExportedConfig(PreTrainedConfig):
 
     Args:
         encoder: the configuration of the encoder, as an object or as a dictionary.
+        segments: whether the encoder reads `token_type_ids`.
         pooling: the vector that stands for a sequence. `mean`, `first` and `last` are the mean of
             its tokens, its first and its last one; `pair` is u, v, |u - v| and u * v, for u and v
             the means of its two texts.
@@ -56,6 +57,7 @@ class ExportedConfig(PreTrainedConfig):
         marks: int = 0,
         hidden_units: int = 0,
         head_dropout: float = 0.0,
+        segments: bool = True,
         **more: Any,
     ) -> None:
         if isinstance(encoder, dict):
@@ -65,6 +67,7 @@ class ExportedConfig(PreTrainedConfig):
         self.marks = marks
         self.hidden_units = hidden_units
         self.head_dropout = head_dropout
+        self.segments = segments
         super().__init__(**more)
 
 
@@ -98,7 +101,8 @@ class Exported(PreTrainedModel):
     def tokens(self, input_ids: Tensor, mask: Tensor, segments: Tensor | None) -> Tensor:
         """Return one vector a token, shape `(sequences, tokens, width)`."""
         given = {"input_ids": input_ids, "attention_mask": mask}
-        if segments is not None and (getattr(self.encoder.config, "type_vocab_size", 0) or 0) > 1:
+        types = getattr(self.encoder.config, "type_vocab_size", 0) or 0
+        if segments is not None and self.config.segments and types > 1:
             given["token_type_ids"] = segments
         vectors: Tensor = self.encoder(**given).last_hidden_state
         return vectors
@@ -130,13 +134,13 @@ class _Pooled(Exported):
         """Return the logits of sequences, shape `(sequences, outputs)`."""
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         tokens = self.tokens(input_ids, mask, token_type_ids)
-        features = _pool(tokens, mask, token_type_ids, self.config.pooling)
+        features = pool(tokens, mask, token_type_ids, self.config.pooling)
         expected = (len(input_ids), self.config.marks, 2)
         if self.config.marks and (marks is None or marks.shape != expected):
             found = None if marks is None else tuple(marks.shape)
             raise ValueError(f"marks: expected token spans of shape {expected}, found {found}")
         if marks is not None and self.config.marks:
-            features = torch.cat([features, _marked(tokens, marks).flatten(1)], dim=-1)
+            features = torch.cat([features, marked(tokens, marks).flatten(1)], dim=-1)
         return self.head(features)
 
 
@@ -271,8 +275,15 @@ def register() -> None:
         auto.register(ExportedConfig, model, exist_ok=True)
 
 
-def _pool(tokens: Tensor, mask: Tensor, second: Tensor | None, pooling: str) -> Tensor:
-    """Return one vector a sequence; `second` is 1 at the tokens of its second text."""
+def pool(tokens: Tensor, mask: Tensor, second: Tensor | None, pooling: str) -> Tensor:
+    """Return one vector a sequence, shape `(sequences, width)`, four times as wide for a pair.
+
+    Args:
+        tokens: one vector a token, shape `(sequences, tokens, width)`.
+        mask: 1 where there is a token, shape `(sequences, tokens)`.
+        second: 1 where it is of the sequence's second text; None if there is none.
+        pooling: as in `ExportedConfig`; the v of a `pair` is zero where there is one text.
+    """
     if pooling == "first":
         return tokens[:, 0]
     if pooling == "last":
@@ -290,7 +301,7 @@ def _mean(tokens: Tensor, mask: Tensor) -> Tensor:
     return (tokens * weights).sum(1) / weights.sum(1).clamp(min=1)
 
 
-def _marked(tokens: Tensor, marks: Tensor) -> Tensor:
+def marked(tokens: Tensor, marks: Tensor) -> Tensor:
     """Return the mean vector of each marked piece, shape `(sequences, pieces, width)`."""
     positions = torch.arange(tokens.shape[1], device=tokens.device)
     inside = (positions >= marks[..., :1]) & (positions < marks[..., 1:])

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from bursar.models.encoders import Encoder, Representation
+from bursar.models.exported import marked
 from bursar.models.frozen import Frozen
 from bursar.models.heads import LinearHead, TwoLayerHead
 from bursar.models.spec import ModelSpec
@@ -71,7 +72,8 @@ class MultiTaskModel(nn.Module):
                 raise TypeError(f"task {part.task} reads tokens, but the encoder gives none")
             features = tokens
         elif "marks" in part.columns and tokens is not None:
-            features = torch.cat([features, *_marked(tokens, part.columns["marks"])], dim=-1)
+            pieces = marked(tokens, part.columns["marks"])
+            features = torch.cat([features, pieces.flatten(1)], dim=-1)
         logits: Tensor = self.heads[key(part.task)](features)
         return logits
 
@@ -85,15 +87,6 @@ class MultiTaskModel(nn.Module):
 def key(task: str) -> str:
     """Return a task's name as a module's name."""
     return task.replace("%", "%25").replace(".", "%2E")
-
-
-def _marked(tokens: Tensor, marks: Tensor) -> list[Tensor]:
-    """Return the mean vector of each marked piece, each of shape `(sequences, width)`."""
-    positions = torch.arange(tokens.shape[1], device=tokens.device)
-    inside = (positions >= marks[..., :1]) & (positions < marks[..., 1:])
-    weights = inside.to(tokens.dtype)
-    weights = weights / weights.sum(-1, keepdim=True).clamp(min=1)
-    return list((weights @ tokens).unbind(1))
 
 
 def _head(encoder: Encoder, kind: Kind, spec: ModelSpec, name: str, seed: int) -> nn.Module:

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 ENCODERS = ("minilm", "small", "cnn", "lenet")
 """The encoders that have names of their own."""
 
-Pooling = Literal["mean", "first", "pair"]
+Pooling = Literal["mean", "first", "last", "pair"]
 
 
 class ModelSpec(BaseModel):
@@ -24,8 +24,9 @@ class ModelSpec(BaseModel):
         given: the class of a model that was made in Python; the run fills it in.
         layers: use only this many of the lower layers; all if None.
         freeze: how many of the lower layers, with the embeddings, are not trained.
-        pooling: what a sequence's head sees: the mean of its tokens, its first token, or `pair`:
-            the means u and v of its two texts, |u - v| and u * v, as in Guo et al. (2019).
+        pooling: what a sequence's head sees: the mean of its tokens, its first token, its last one
+            (of a decoder, whose first token sees no others), or `pair`: the means u and v of its
+            two texts, |u - v| and u * v, as in Guo et al. (2019).
         head: `linear`, or `two_layer` as in Kourdis et al. (2020).
         head_width: hidden units of the two-layer head.
         dropout: dropout in front of a head.

@@ -13,12 +13,12 @@ class Caption:
 
 DEV_SCORES = Caption(
     "Dev scores",
-    "Higher is better; the dashed line marks the step whose model is kept.",
+    "Higher is better; the dashed line marks the model that is kept.",
 )
 CONVERGENCE = Caption(
     "Convergence",
-    "A star marks the lowest dev loss of a task: the closer the stars stand, the better one step "
-    "serves all tasks; the strips show what each task got meanwhile.",
+    "A star marks the lowest dev loss of a task: the closer the stars stand, the better one "
+    "model serves all tasks; the strips show what each task got meanwhile.",
 )
 TRAINING_LOSS = Caption(
     "Training loss",
@@ -27,11 +27,11 @@ TRAINING_LOSS = Caption(
 )
 SCORE_BANDS = Caption(
     "Dev score over the budget",
-    "The mean over the tasks: a line is the mean of a policy's seeds, its band reaches from the "
-    "lowest seed to the highest.",
+    "The mean over the tasks: a line is the mean of the seeds, its band reaches from the lowest "
+    "seed to the highest.",
 )
 FINAL_SCORES = Caption(
     "Final scores",
-    "A bar is the mean of a policy's seeds, its whisker reaches from the lowest seed to the "
-    "highest; where whiskers overlap much, the difference may be chance.",
+    "A bar is the mean of the seeds, its whisker reaches from the lowest seed to the highest; "
+    "where whiskers overlap much, the difference may be chance.",
 )

@@ -16,7 +16,7 @@ Runs = Mapping[str, Sequence[Folder]]
 
 
 def comparison_body(runs: Runs) -> list[str]:
-    """The table of policies first, then the figures, then every run and the configuration."""
+    """The table of deciders first, then the figures, then every run and the configuration."""
     config = next(iter(runs.values()))[0].config
     return [
         *_how_far(runs),
@@ -51,13 +51,19 @@ def _scores(runs: Runs) -> list[str]:
         Plot(captions.SCORE_BANDS, figures.score_bands(histories)),
         Plot(captions.FINAL_SCORES, figures.final_scores(stand)),
     ]
-    return [_policies_table(stand), *plots(made)]
+    return [_deciders_table(stand, _family(runs)), *plots(made)]
 
 
-def _policies_table(stand: Mapping[str, Sequence[Standing]]) -> str:
+def _family(runs: Runs) -> str:
+    """Return what the deciders are, all together."""
+    keys = {run.history.family.key for seeds in runs.values() for run in seeds}
+    return keys.pop() if len(keys) == 1 else "decider"
+
+
+def _deciders_table(stand: Mapping[str, Sequence[Standing]], family: str) -> str:
     tasks = list(next(iter(stand.values()))[0].scores)
     means = np.array([by_task(seeds, tasks).mean(axis=0) for seeds in stand.values()])
-    head = ["policy", *tasks, "mean", "lowest to highest seed", "seeds"]
+    head = [family, *tasks, "mean", "lowest to highest seed", "seeds"]
     head += ["examples forward", "examples backward"]
     rows = [
         [
@@ -80,11 +86,11 @@ def _runs_table(runs: Runs) -> str:
             name,
             str(run.history.opening.seed),
             hundredths(run.standing.score) if run.standing else UNKNOWN,
-            f"{run.standing.step:,}" if run.standing else UNKNOWN,
+            f"{run.history.unit} {run.standing.step:,}" if run.standing else UNKNOWN,
             "yes" if run.finished else "no",
             str(run.path),
         ]
         for name, seeds in runs.items()
         for run in seeds
     ]
-    return table(["policy", "seed", "score", "kept from step", "finished", "folder"], rows)
+    return table([_family(runs), "seed", "score", "kept from", "finished", "folder"], rows)

@@ -1,12 +1,12 @@
 """A run's journal, sorted by kind."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bursar.errors import UserError
 from bursar.families import FAMILIES, Family
-from bursar.journal import Diagnostics, Evaluation, Opening, Shares, read_latest
+from bursar.journal import Diagnostics, Evaluation, Extended, Opening, Shares, read_latest
 from bursar.records import UnitRecord
 
 
@@ -15,7 +15,7 @@ class History:
     """A run's journal, its records sorted by kind and in order.
 
     Args:
-        opening: what the run is about.
+        opening: what the run is about, with the budget that it has now.
         shares: the distributions of a policy's draws.
         units: what each step or round was spent on.
         diagnostics: what the decider believed.
@@ -50,6 +50,11 @@ class History:
         return max((kind[-1].step for kind in kinds if kind), default=0)
 
     @property
+    def length(self) -> int:
+        """The whole budget in steps or rounds; what was spent of it where the journal is silent."""
+        return int(self.opening.budget.get(self.family.unit) or max(1, self.end))
+
+    @property
     def seconds(self) -> float:
         """How long steps and evaluations took."""
         records = [*self.units, *self.evaluations]
@@ -61,8 +66,10 @@ def read_history(path: Path) -> History:
     records = read_latest(path)
     if not records or not isinstance(records[0], Opening):
         raise UserError(f"{path}: expected a journal that opens with its run, found no such line")
+    budgets = [record.budget for record in records if isinstance(record, Extended)]
+    opening = replace(records[0], budget=budgets[-1]) if budgets else records[0]
     return History(
-        records[0],
+        opening,
         shares=[record for record in records if isinstance(record, Shares)],
         units=[record for record in records if isinstance(record, UnitRecord)],
         diagnostics=[record for record in records if isinstance(record, Diagnostics)],

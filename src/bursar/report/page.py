@@ -10,6 +10,7 @@ from bursar.report.document import document
 from bursar.report.folder import read_folder
 from bursar.report.run_body import run_body
 from bursar.report.style import plotly
+from bursar.training.folder import JOURNAL
 
 
 def write_run_report(folder: Path) -> Path:
@@ -35,6 +36,21 @@ def write_comparison_report(runs: Mapping[str, Sequence[Path]], out: Path, title
     tasks = _common_tasks(read)
     lead = f"{', '.join(read)} on {', '.join(tasks)}"
     return _write(Path(out), document(title, lead, comparison_body(read)))
+
+
+def write_report(folder: Path) -> Path:
+    """Write the report of a run folder, or of a study: all runs below a folder, by decider."""
+    if (folder / JOURNAL).exists():
+        return write_run_report(folder)
+    runs: dict[str, list[Path]] = {}
+    for journal in sorted([*folder.glob(f"*/{JOURNAL}"), *folder.glob(f"*/*/{JOURNAL}")]):
+        runs.setdefault(read_folder(journal.parent).policy, []).append(journal.parent)
+    if not runs:
+        raise UserError(
+            f"{folder}: expected the folder of a run or of a study, found no {JOURNAL} in it or "
+            "below it"
+        )
+    return write_comparison_report(runs, folder, folder.resolve().name)
 
 
 def _write(folder: Path, text: str) -> Path:

@@ -46,6 +46,9 @@ def _facts(run: Folder) -> dict[str, str]:
     if stands:
         facts["score (mean over tasks)"] = hundredths(stands.score)
         facts[f"kept from {history.unit}"] = f"{stands.step:,}"
+    target = str(history.opening.decider.get("target"))
+    if stands and target in stands.scores:
+        facts[f"score of the target, {target}"] = hundredths(stands.scores[target])
     facts |= {history.family.key: run.policy, "seed": str(history.opening.seed)}
     facts["budget"] = budget_words(history.opening.budget, history.family.unit)
     if stands:
@@ -73,11 +76,13 @@ def _tasks_table(run: Folder) -> str:
     stands, given = run.standing, exposures(run.history)
     baselines = stands.baselines if stands else {}
     head = ["task", "metric", "score", *(["without looking"] if baselines else [])]
-    head += ["share", "examples seen", "epochs"]
+    counted = any(each.examples is not None for each in given.values())
+    head += ["share", *(["examples seen", "epochs"] if counted else [])]
     rows = []
     for task in run.history.tasks:
         baseline = [hundredths(baselines.get(task))] if baselines else []
-        rows.append([task, *_scored(stands, task), *baseline, *_given(given.get(task))])
+        got = _given(given.get(task))[: 3 if counted else 1]
+        rows.append([task, *_scored(stands, task), *baseline, *got])
     return table(head, rows)
 
 

@@ -15,6 +15,7 @@ class ColumnMap:
         choices: columns of the choices, or the one that holds a list of them (choose).
         separator: what stands between the classes of a text that holds several (multilabel); None
             finds it in the file.
+        id: column by which predictions name the row.
     """
 
     text: str
@@ -22,3 +23,4 @@ class ColumnMap:
     pair: str | None = None
     choices: tuple[str, ...] = ()
     separator: str | None = None
+    id: str | None = None

@@ -28,7 +28,7 @@ class Table(Protocol):
 
 def assemble(
     name: str,
-    kind: str | type[Kind],
+    kind: str | type[Kind] | Kind,
     columns: ColumnMap,
     tables: Mapping[str, Table],
     labels: Iterable[str | int] | None,
@@ -38,7 +38,8 @@ def assemble(
 
     Args:
         name: how run files, journals and tables call it.
-        kind: the kind of task: a name, or a class of one's own.
+        kind: the kind of task: a name, a class of one's own, or the trained kind itself, with which
+            no table is read.
         columns: which column is which.
         tables: by split.
         labels: the classes in order; None takes the table's, or those of the training split.
@@ -47,18 +48,22 @@ def assemble(
     for word, given in (("labels", labels), ("metrics", metrics)):
         if isinstance(given, str):
             raise UserError(f"task {name}: {word}: expected a list, found {given!r}.")
-    cls = kind_class(kind, f"task {name}")
+    cls = type(kind) if isinstance(kind, Kind) else kind_class(kind, f"task {name}")
     _metrics(name, cls, metrics or ())  # a wrong name is found before anything is read
     names = tables["train"].label_names(columns.label)
     shape = _named(cls.shape(columns), names)
     sources = {split: _source(split, table, shape, columns) for split, table in tables.items()}
     found = tuple(str(label) for label in labels) if labels else names
     try:
-        made = cls.for_task(found, sources["train"])
+        made = kind if isinstance(kind, Kind) else cls.for_task(found, sources["train"])
     except UserError as error:
         raise UserError(f"task {name}: {error}") from None
-    chosen = made.usual_metrics() if metrics is None else metrics
-    return Task(name, made, sources, _metrics(name, cls, chosen))
+    return Task(name, made, sources, metrics_of(name, made, metrics))
+
+
+def metrics_of(name: str, kind: Kind, metrics: Iterable[str] | None) -> tuple[Metric, ...]:
+    """Return the metrics of a task by their names; None takes the kind's own."""
+    return _metrics(name, type(kind), kind.usual_metrics() if metrics is None else metrics)
 
 
 def _named(shape: Shape, names: tuple[str, ...] | None) -> Shape:
@@ -67,9 +72,11 @@ def _named(shape: Shape, names: tuple[str, ...] | None) -> Shape:
 
 def _source(split: str, table: Table, shape: Shape, columns: ColumnMap) -> Source:
     """A split's rows; only a test split may have no labels, others skip and count such rows."""
+    if split == "test" and optional_labels(shape) != shape:
+        return table.source(optional_labels(shape))
     if split == "test":
         there = columns.label in table.columns()
-        return table.source(optional_labels(shape) if there else shape.without_labels())
+        return table.source(shape if there else shape.without_labels())
     if isinstance(shape, Texts) and shape.names:
         return table.source(replace(shape, unlabelled=NO_LABEL))
     return table.source(shape)

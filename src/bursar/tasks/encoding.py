@@ -19,9 +19,11 @@ from bursar.tasks.kinds.base import Array, Columns, Kind
 from bursar.tasks.rows import Row, Source
 from bursar.tasks.tokenizer import Tokenizer
 
-FORMAT = 3
+FORMAT = 4
 CHUNK = 2048
 IDS, MASK, SEGMENTS = "input_ids", "attention_mask", "token_type_ids"
+SECOND = "second_text"
+"""The input that is 1 at the tokens of a sequence's second text."""
 ITEM = "item"
 """The column that says which item of the batch each sequence is of."""
 FLAGS = ("cut", "lost")
@@ -47,6 +49,7 @@ class Encoded:
         targets: columns that only the task's head and loss read; the rest is for the encoder.
         cut: how many rows the tokenizer cut at its longest sequence.
         lost: how many rows have an answer that no window holds (span).
+        segments: whether the second text of a pair has a token type of its own.
     """
 
     items: int
@@ -62,6 +65,7 @@ class Encoded:
     targets: frozenset[str] = frozenset({"labels", ITEM})
     cut: int = 0
     lost: int = 0
+    segments: bool = False
 
     def __len__(self) -> int:
         return self.items
@@ -103,8 +107,9 @@ class Encoded:
             columns[name] = column[which]
         if "second" in columns:
             second = columns.pop("second").astype(np.int64)[:, None]
-            after = (positions >= second) & (second > 0)
-            columns[SEGMENTS] = after * columns[MASK]
+            columns[SECOND] = ((positions >= second) & (second > 0)) * columns[MASK]
+            if self.segments:
+                columns[SEGMENTS] = columns[SECOND]
         return columns
 
     def take(self, items: NDArray[np.int64]) -> "Encoded":
@@ -244,6 +249,7 @@ class _Writer:
         self._folder = folder
         self._small = tokenizer is not None and tokenizer.vocabulary <= 1 << 16
         self._pad = tokenizer.pad_id if tokenizer else 0
+        self._segments = tokenizer is not None and tokenizer.segments
         self._files: dict[str, BinaryIO] = {}
         self._meta: dict[str, dict[str, Any]] = {}
         self._names: set[str] = set()
@@ -302,6 +308,7 @@ class _Writer:
             "rows": self.rows,
             "skipped": dict(skipped),
             "pad": self._pad,
+            "segments": self._segments,
             **self._flags,
             "columns": self._meta,
         }
@@ -338,6 +345,7 @@ def load(folder: Path, kind: Kind) -> Encoded:
         targets=kind.targets | {ITEM},
         cut=meta["cut"],
         lost=meta["lost"],
+        segments=meta["segments"],
     )
 
 

@@ -13,7 +13,7 @@ from bursar.tasks.kinds import Kind
 from bursar.tasks.readers import Conll, Csv, Jsonl, Mrqa, Parquet, Reader, Squad, Tsv
 from bursar.tasks.readers.record import brief
 from bursar.tasks.shapes import Shape
-from bursar.tasks.sources import FileSource
+from bursar.tasks.sources import FileSource, LateSource
 from bursar.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -64,14 +64,15 @@ def from_files(
     name: str,
     *,
     train: Where,
-    dev: Where,
     text: str,
     label: str,
+    dev: Where | None = None,
     test: Where | None = None,
-    kind: str | type[Kind] = "classify",
+    kind: str | type[Kind] | Kind = "classify",
     pair: str | None = None,
     choices: Iterable[str] = (),
     separator: str | None = None,
+    id: str | None = None,  # noqa: A002 (the word that a run file uses)
     labels: Iterable[str | int] | None = None,
     format: str | None = None,  # noqa: A002 (the word that a run file uses)
     metrics: Iterable[str] | None = None,
@@ -83,16 +84,18 @@ def from_files(
         name: how run files, journals and tables call it.
         train: the training split: a CSV, TSV, JSONL, Parquet or CoNLL file, gzipped or plain, or a
             data set of the `datasets` library, as an object or as the folder it was saved to.
-        dev: the split that scores are measured on.
         text: column of the text; of the list of words (tag); of the question (span).
         label: column of the class, number, classes (multilabel), tags (tag), answers (span) or
             position of the right choice (choose).
+        dev: the split that scores are measured on; a training needs one.
         test: a split to predict; it may do without the label's column.
-        kind: the kind of task: a name, or a class of one's own.
+        kind: the kind of task: a name, a class of one's own, or the trained kind itself, with which
+            a file is looked for when it is read.
         pair: column of the second text; of the context (span).
         choices: columns of the choices, or the one that holds a list of them (choose).
         separator: what stands between the classes of a text that holds several (multilabel); None
             finds it in the file.
+        id: column by which predictions name a row.
         labels: the classes in order; None takes those of the training split.
         format: the files' format, where their names do not say it.
         metrics: names of the metrics; None takes the kind's own.
@@ -107,16 +110,18 @@ def from_files(
     ('+', '-')
     """
     places = {"train": train, "dev": dev, "test": test}
+    if train is None:
+        raise UserError(f"task {name}: train: expected a file or a data set, found none.")
     tables = {
-        split: _table(name, place, format, base or Path())
+        split: _table(name, place, format, base or Path(), late=isinstance(kind, Kind))
         for split, place in places.items()
         if place is not None
     }
-    columns = ColumnMap(text, label, pair, tuple(choices), separator)
+    columns = ColumnMap(text, label, pair, tuple(choices), separator, id)
     return assemble(name, kind, columns, tables, labels, metrics)
 
 
-def _table(name: str, place: Where, format_name: str | None, base: Path) -> Table:
+def _table(name: str, place: Where, format_name: str | None, base: Path, late: bool) -> Table:
     if hasattr(place, "column_names"):
         return HubTable(place, f"task {name}")
     if not isinstance(place, (str, Path)):
@@ -124,22 +129,29 @@ def _table(name: str, place: Where, format_name: str | None, base: Path) -> Tabl
     path = base / place
     if path.is_dir():
         return HubTable(saved_split(path), str(path))
-    if not path.exists():
+    if not path.exists() and not late:
         raise UserError(f"task {name}: {path}: no such file.")
-    return FileTable(path, _reader(name, path, format_name))
+    if not path.exists() and format_name is None and _suffix(path) not in SUFFIXES:
+        return FileTable(path, Jsonl())  # nothing says its format; whoever reads it learns why
+    return FileTable(path, _reader(path, format_name, f"task {name}", "format:"))
 
 
-def _reader(name: str, path: Path, format_name: str | None) -> Reader:
-    suffixes = [suffix for suffix in path.suffixes if suffix != ".gz"]
-    chosen = format_name or SUFFIXES.get(suffixes[-1].lower() if suffixes else "")
+def _reader(path: Path, format_name: str | None, where: str, option: str) -> Reader:
+    """Return the reader of a format, which `option` can name, or the file's own name."""
+    chosen = format_name or SUFFIXES.get(_suffix(path))
     if chosen is None:
         raise UserError(
-            f"task {name}: {path}: its name does not say its format; give format: one of "
+            f"{where}: {path}: its name does not say its format; give {option} one of "
             f"{', '.join(FORMATS)}."
         )
     if chosen not in FORMATS:
-        raise unknown("format", chosen, FORMATS, f"task {name}")
+        raise unknown("format", chosen, FORMATS, where)
     return FORMATS[chosen]
+
+
+def _suffix(path: Path) -> str:
+    suffixes = [suffix for suffix in path.suffixes if suffix != ".gz"]
+    return suffixes[-1].lower() if suffixes else ""
 
 
 def inputs(task: Task, path: Path, format: str | None = None) -> FileSource:  # noqa: A002
@@ -147,12 +159,19 @@ def inputs(task: Task, path: Path, format: str | None = None) -> FileSource:  # 
 
     Args:
         task: what is to be predicted.
-        path: the file; its name says its format.
+        path: the file; its name says its format, if it ends as one of the task's own files does or
+            as one of that format usually does.
         format: the format, where it does not.
     """
-    shape = getattr(task.split("dev"), "shape", None)
+    shape = getattr(next(iter(task.splits.values())), "shape", None)
     if shape is None:
         raise UserError(f"task {task.name}: is not made from tables, so no file can be predicted.")
     if not path.exists():
         raise UserError(f"{path}: no such file.")
-    return FileSource(path, _reader(task.name, path, format), shape.without_labels())
+    for source in task.splits.values() if format is None else ():
+        read = source.reader if isinstance(source, (FileSource, LateSource)) else None
+        if read is not None and _suffix(Path(source.where)) == _suffix(path):
+            own = getattr(source, "shape", None) or shape
+            return FileSource(path, read, own.without_labels())
+    reader = _reader(path, format, f"task {task.name}", "--input-format, in Python format=,")
+    return FileSource(path, reader, shape.without_labels())

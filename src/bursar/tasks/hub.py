@@ -1,19 +1,20 @@
 """Data sets of the hub, and those saved to disk, through the `datasets` library."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bursar.errors import UserError
 from bursar.tasks.column_map import ColumnMap
-from bursar.tasks.columns import assemble
+from bursar.tasks.columns import assemble, metrics_of
 from bursar.tasks.kinds import Kind
 from bursar.tasks.readers.record import Record
-from bursar.tasks.rows import Row
+from bursar.tasks.rows import Row, Source
 from bursar.tasks.shapes import Shape, Skip
-from bursar.tasks.sources import READING, settled, skipped, unskipped
+from bursar.tasks.sources import READING, LateSource, settled, skipped, unskipped
 from bursar.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -95,12 +96,13 @@ def from_hub(
     config: str | None = None,
     revision: str | None = None,
     train: str = "train",
-    dev: str = "validation",
+    dev: str | None = "validation",
     test: str | None = None,
-    kind: str | type[Kind] = "classify",
+    kind: str | type[Kind] | Kind = "classify",
     pair: str | None = None,
     choices: Iterable[str] = (),
     separator: str | None = None,
+    id: str | None = None,  # noqa: A002 (the word that a run file uses)
     labels: Iterable[str | int] | None = None,
     metrics: Iterable[str] | None = None,
     base: Path | None = None,
@@ -118,10 +120,12 @@ def from_hub(
         train: the split to train on, by its name there.
         dev: the split that scores are measured on.
         test: a split to predict.
-        kind: the kind of task: a name, or a class of one's own.
+        kind: the kind of task: a name, a class of one's own, or the trained kind itself, with which
+            the data set is looked for when it is read.
         pair: column of the second text.
         choices: columns of the choices.
         separator: what stands between the classes of a text that holds several (multilabel).
+        id: column by which predictions name a row.
         labels: the classes in order; None takes the data set's.
         metrics: names of the metrics; None takes the kind's own.
         base: what a relative folder is relative to; None takes the working directory.
@@ -132,18 +136,42 @@ def from_hub(
     >>> from_hub("mine", hub=loaded, text="sentence", label="y").kind.labels
     ('+', '-')
     """
-    loaded, called = hub, f"task {name}"
-    if isinstance(hub, (str, Path)):
-        loaded, called = _loaded(hub, config, revision, base or Path()), str(hub)
-    assert isinstance(loaded, Mapping)
+    columns = ColumnMap(text, label, pair, tuple(choices), separator, id)
     splits = {"train": train, "dev": dev, "test": test}
-    tables = {
-        split: HubTable(_split(loaded, there, called), f"{called}, split {there}")
-        for split, there in splits.items()
-        if there is not None
+    named = {split: there for split, there in splits.items() if there is not None}
+
+    def made() -> Task:
+        loaded, called = hub, f"task {name}"
+        if isinstance(hub, (str, Path)):
+            loaded, called = _loaded(hub, config, revision, base or Path()), str(hub)
+        assert isinstance(loaded, Mapping)
+        tables = {
+            split: HubTable(_split(loaded, there, called), f"{called}, split {there}")
+            for split, there in named.items()
+        }
+        return assemble(name, kind, columns, tables, labels, metrics)
+
+    return _late(name, kind, columns, named, made, metrics) if isinstance(kind, Kind) else made()
+
+
+def _late(
+    name: str,
+    kind: Kind,
+    columns: ColumnMap,
+    splits: Iterable[str],
+    made: Callable[[], Task],
+    metrics: Iterable[str] | None,
+) -> Task:
+    """Return the task of a trained model, whose data set is loaded when a split is read."""
+    shape = type(kind).shape(columns)
+
+    def found(split: str) -> Source:
+        return made().split(split)
+
+    sources = {
+        split: LateSource(f"task {name}, {split}", shape, partial(found, split)) for split in splits
     }
-    columns = ColumnMap(text, label, pair, tuple(choices), separator)
-    return assemble(name, kind, columns, tables, labels, metrics)
+    return Task(name, kind, sources, metrics_of(name, kind, metrics))
 
 
 def saved_split(path: Path) -> "Dataset":

@@ -10,7 +10,7 @@ from pathlib import Path
 from bursar.errors import UserError
 from bursar.tasks.readers.lines import raw
 from bursar.tasks.readers.record import Reader, Record
-from bursar.tasks.rows import Row
+from bursar.tasks.rows import Row, Source
 from bursar.tasks.shapes import Shape, Skip, Texts
 
 BLOCK = 2**20
@@ -67,6 +67,39 @@ class FileSource:
         shape = settled(self.shape, lambda: self.reader.records(self.path))
         for record in self.reader.records(self.path):
             yield from shape.rows(record)
+
+
+@dataclass(frozen=True, eq=False)
+class LateSource:
+    """A split that is looked for when it is read: a trained model can be used without it.
+
+    Args:
+        where: what a complaint calls it.
+        shape: which column is which; None where it is not made from tables.
+        find: finds the split, or raises one sentence about what is missing.
+        reader: the format of its file; None where there is none.
+    """
+
+    where: str
+    shape: Shape | None
+    find: Callable[[], Source]
+    reader: Reader | None = None
+
+    @cached_property
+    def _found(self) -> Source:
+        return self.find()
+
+    def rows(self) -> Iterator[Row]:
+        """The rows in order."""
+        return self._found.rows()
+
+    def skips(self) -> Mapping[str, int]:
+        """How many records each documented rule passes over."""
+        return self._found.skips()
+
+    def fingerprint(self) -> str:
+        """Names the content of the split."""
+        return self._found.fingerprint()
 
 
 def settled(shape: Shape, records: Callable[[], Iterable[Record]]) -> Shape:

@@ -24,14 +24,12 @@ class Window:
 
     Args:
         ids: the whole sequence, shape `(tokens,)`.
-        second: where the second segment starts; 0 for tokenizers that know no segments.
         first: place of the context's first token in `ids`.
         chars: where each token of the window stands in the context, shape `(window, 2)`.
         cut: whether the question is not whole.
     """
 
     ids: Ids
-    second: int
     first: int
     chars: NDArray[np.int32]
     cut: bool = False
@@ -143,12 +141,16 @@ class Tokenizer:
         question = question[:most]
         room = self.max_length - frame.size - len(question)
         before = np.concatenate([frame.before, question, frame.between])
-        second = len(before) if frame.segments else 0
         step = room - min(stride, room // 2)
         for start in range(0, max(1, len(context) - room + step), step):
             piece = context[start : start + room]
             ids = np.concatenate([before, piece, frame.after])
-            yield Window(ids, second, len(before), chars[start : start + room], cut)
+            yield Window(ids, len(before), chars[start : start + room], cut)
+
+    @property
+    def segments(self) -> bool:
+        """Whether the second text of a pair is a segment, with a token type of its own."""
+        return self._frame.segments
 
     @cached_property
     def _whole(self) -> Backend:

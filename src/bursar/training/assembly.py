@@ -1,5 +1,6 @@
 """Everything that a run is made of, built before a file is touched."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -79,11 +80,18 @@ def assemble(
     own = own_encoder(config)
     tokenizer = tokenizer_of(tasks, config, cache, own) if read_texts(tasks) else None
     prepared = prepare(tasks, tokenizer, config, cache, watchers)
-    build_decider(config, run_info_of(config, prepared))
+    check_decider(config, prepared)
     if model is None:
         kinds = {entry.task.name: entry.task.kind for entry in prepared}
         model = build(config.model, kinds, tokenizer, config.seed, own)
     return Assembled(config, prepared, tokenizer, model, cache)
+
+
+def check_decider(config: RunConfig, prepared: Sequence[Prepared]) -> Any:
+    """Return the decider as it is at the start; raise if a run of it on these tasks cannot be."""
+    decider = build_decider(config, run_info_of(config, prepared))
+    config.family.load_driver().check(decider, config, prepared)
+    return decider
 
 
 def own_encoder(config: RunConfig) -> type[Encoder] | None:

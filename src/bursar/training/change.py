@@ -1,20 +1,23 @@
-"""Going on with other tasks."""
+"""Going on with other tasks, or with a larger budget."""
 
 import json
+import os
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bursar.config import RunConfig, changed, dump
 from bursar.errors import UserError, unknown
 from bursar.files import write_whole
-from bursar.journal import Journal
+from bursar.journal import Extended, Journal, line_of
 from bursar.training import checkpoints
 from bursar.training.assembly import assemble
+from bursar.training.checkpoints import Snapshot
 from bursar.training.folder import CHECKPOINTS, JOURNAL, RUN, SCORES, config_of, locked
 from bursar.training.prepare import Given
-from bursar.training.session import Session
+from bursar.training.session import Session, digest
 from bursar.training.watching import Watchers
 
 CHANGE = "change.json"
@@ -68,20 +71,70 @@ def change_tasks(
             driver.engine.model.load_state_dict(own | shared)
             driver.adopt(snapshot.state["driver"])
             driver.load_tensors(snapshot.optimizer)
-            waiting = folder / CHECKPOINTS / NEXT
-            shutil.rmtree(waiting, ignore_errors=True)
-            checkpoints.save(waiting, session.snapshot(driver))
+            changed_snapshot = session.snapshot(driver)
             driver.engine.loader.close()
-        # From here on the change is decided: whoever opens the run next completes it.
-        write_whole(folder / CHANGE, json.dumps({"step": driver.step, "run": dump(parts.config)}))
+        _decide(folder, changed_snapshot, run=dump(parts.config))
+
+
+def extend(folder: Path | str, length: int) -> None:
+    """Give a run, finished or not, a larger budget; `resume` then goes on with it.
+
+    It goes on from its last checkpoint, under the learning rates, phases and intervals of the
+    larger budget; what was done under those of the smaller one stays as it was.
+
+    Args:
+        folder: the run folder.
+        length: the whole budget in steps, or in rounds of a weighting.
+    """
+    folder = Path(folder)
+    config_of(folder)
+    with locked(folder):
         complete_change(folder)
+        config = config_of(folder)
+        unit = config.family.unit
+        if length <= config.length:
+            raise UserError(
+                f"{folder}: expected more than the {config.length} {unit} of its budget, "
+                f"found {length}"
+            )
+        snapshot = checkpoints.load_newest(folder / CHECKPOINTS)
+        if snapshot is None:
+            raise UserError(
+                f"{folder}: expected a run with a checkpoint, found none; start another run"
+            )
+        budget = config.budget.model_dump() | {unit: length}
+        longer = changed(config, {"budget": budget}, "budget")
+        line = line_of(Extended(snapshot.step, budget))
+        position = snapshot.state["journal"]
+        state = snapshot.state | {
+            "config": digest(longer),
+            "journal": position + len(line),
+            "selected": snapshot.state["selected"] | {"stale": 0},
+        }
+        _decide(
+            folder,
+            replace(snapshot, state=state),
+            run=dump(longer),
+            journal=position,
+            line=line.decode(),
+        )
+
+
+def _decide(folder: Path, snapshot: Snapshot, **change: Any) -> None:
+    """Write down what a change comes to, and complete it."""
+    waiting = folder / CHECKPOINTS / NEXT
+    shutil.rmtree(waiting, ignore_errors=True)
+    checkpoints.save(waiting, snapshot)
+    # From here on the change is decided: whoever opens the run next completes it.
+    write_whole(folder / CHANGE, json.dumps({"step": snapshot.step, **change}))
+    complete_change(folder)
 
 
 def complete_change(folder: Path) -> None:
-    """Complete a change of tasks that was decided, if there is one; safe to do twice."""
+    """Complete a change that was decided, if there is one; safe to do twice."""
     if not (folder / CHANGE).exists():
         return
-    change = json.loads((folder / CHANGE).read_text())
+    change = _change(folder / CHANGE)
     place = folder / CHECKPOINTS / f"step-{change['step']}"
     waiting = folder / CHECKPOINTS / NEXT / place.name
     if waiting.exists():
@@ -89,7 +142,29 @@ def complete_change(folder: Path) -> None:
         waiting.rename(place)
     shutil.rmtree(folder / CHECKPOINTS / NEXT, ignore_errors=True)
     write_whole(folder / RUN, change["run"])
+    if "line" in change:
+        _put(folder / JOURNAL, change["journal"], change["line"].encode())
+        (folder / SCORES).unlink(missing_ok=True)
     (folder / CHANGE).unlink()
+
+
+def _change(path: Path) -> dict[str, Any]:
+    """Return what a change comes to, as it was written down."""
+    try:
+        change = json.loads(path.read_text())
+        return {**change, "step": int(change["step"]), "run": str(change["run"])}
+    except (ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{path}: expected a change of the run, found {error!r}") from None
+
+
+def _put(journal: Path, position: int, line: bytes) -> None:
+    """Let a line be the last of a journal, at a position."""
+    with journal.open("r+b") as file:
+        file.truncate(position)
+        file.seek(position)
+        file.write(line)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _with_tasks(

@@ -1,7 +1,7 @@
 """Drivers: each asks one family of deciders, and has the engine do it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -9,6 +9,7 @@ from torch import Tensor
 from bursar.config import Objective, RunConfig
 from bursar.journal import Journal
 from bursar.training.engine import Engine
+from bursar.training.prepare import Prepared
 
 
 class Driver(ABC):
@@ -28,6 +29,16 @@ class Driver(ABC):
         self.decider = decider
         self.journal = journal
         self.step = 0
+
+    @classmethod  # noqa: B027 (a driver may take any run)
+    def check(cls, decider: Any, config: RunConfig, prepared: Sequence[Prepared]) -> None:
+        """Raise one sentence if a run of this decider on these tasks cannot be.
+
+        Args:
+            decider: as it is at the start.
+            config: of the run.
+            prepared: the tasks.
+        """
 
     @abstractmethod
     def advance(self) -> None:

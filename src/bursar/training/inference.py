@@ -1,11 +1,13 @@
 """Using the model of a finished run: scores, predictions, export."""
 
+import logging
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import load_file
 from torch import nn
@@ -15,15 +17,31 @@ from bursar.errors import UserError, unknown
 from bursar.models import saving
 from bursar.tasks.files import inputs
 from bursar.tasks.rows import Source
-from bursar.tasks.sources import FileSource
 from bursar.tasks.task import Task
 from bursar.tasks.tokenizer import Tokenizer
 from bursar.training.engine import pick_device
 from bursar.training.evaluation import evaluate, predict
 from bursar.training.folder import MODEL, Finished, Scores, config_of, finished
-from bursar.training.prepare import read_split, resolve
+from bursar.training.prepare import late_tasks, read_split
 
 BATCH = 64
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a model says of one row.
+
+    Args:
+        id: what the row's file calls it; its place in the file, counted from 1, where it has no id.
+        answer: the label's name, the number, the text: what the task's kind answers.
+        probability: how probable it is: by class, by choice, or of the answer; None where the kind
+            cannot say.
+    """
+
+    id: str
+    answer: Any
+    probability: Any = None
 
 
 @dataclass(frozen=True)
@@ -53,43 +71,97 @@ class TrainedRun:
             raise unknown("task", name, self.tasks)
         return self.tasks[name]
 
-    def evaluate(self, split: str = "dev", cache: Path | None = None) -> dict[str, Scores]:
-        """Return the scores of each task that has this split."""
-        there = [task for task in self.tasks.values() if split in task.splits]
-        if not there:
-            splits = sorted({name for task in self.tasks.values() for name in task.splits})
-            raise unknown("split", split, splits)
-        return {task.name: self._scores(task, split, cache) for task in there}
+    def evaluate(
+        self, split: str = "dev", task: str | None = None, cache: Path | None = None
+    ) -> dict[str, Scores]:
+        """Return the scores of each task that has this split, with labels; name the others.
 
-    def _scores(self, task: Task, split: str, cache: Path | None) -> Scores:
-        read = read_split(task, split, self.tokenizer, cache)
-        if task.kind.unlabelled(read.items).any():
+        Args:
+            split: which split; rows of it without a label are not scored.
+            task: one of the run's tasks; all of them if None.
+            cache: the folder for what is computed once; the default one if None.
+        """
+        asked = list(self.tasks.values()) if task is None else [self.task(task)]
+        there = [each for each in asked if split in each.splits]
+        if not there:
+            raise unknown("split", split, sorted({name for each in asked for name in each.splits}))
+        found = {each.name: self._scores(each, split, cache) for each in there}
+        scores = {name: each for name, each in found.items() if each is not None}
+        rest = ", ".join(each.name for each in asked if each.name not in scores)
+        if not scores:
             raise UserError(
-                f"{read.source.where}: this split has rows without a label to score against; "
+                f"split {split}: no row has a label to score against ({rest}); "
                 "use `bursar predict` for it"
             )
+        if rest:
+            log.warning("split %s: not scored, for there are no labels: %s", split, rest)
+        return scores
+
+    def _scores(self, task: Task, split: str, cache: Path | None) -> Scores | None:
+        """Return the scores of a task on the rows of a split that have labels; None if none has."""
+        read = read_split(task, split, self.tokenizer, cache)
+        missing = task.kind.unlabelled(read.items)
+        if missing.all():
+            return None
+        if missing.any():
+            rows = read.items.dense.get("row", np.arange(len(missing)))
+            left = np.setdiff1d(np.arange(read.rows), rows[missing])
+            log.warning(
+                "%s: scored on the %d of %d rows that have a label",
+                read.source.where,
+                len(left),
+                read.rows,
+            )
+            read = read.part(left)
         return evaluate(self.model, task, read, BATCH, self._device)
 
-    def predict(self, task: str, source: str | Path, cache: Path | None = None) -> list[Any]:
-        """Return a prediction for each row of a file like the task's own, or of a split."""
+    def predict(
+        self,
+        task: str,
+        source: str | Path,
+        cache: Path | None = None,
+        format: str | None = None,  # noqa: A002 (the word that a run file uses)
+    ) -> list[Any]:
+        """Return an answer for each row of a file like the task's own, or of a split.
+
+        Args:
+            task: one of the run's tasks.
+            source: the file, or the name of a split.
+            cache: the folder for what is computed once; the default one if None.
+            format: the file's format, where its name does not say it.
+        """
+        return [each.answer for each in self.predictions(task, source, cache, format)]
+
+    def predictions(
+        self,
+        task: str,
+        source: str | Path,
+        cache: Path | None = None,
+        format: str | None = None,  # noqa: A002
+    ) -> list[Prediction]:
+        """Return the same as `predict`, each answer with its row's id and how probable it is."""
         known = self.task(task)
-        rows = self._source(known, source)
+        rows = self._source(known, source, format)
         known = replace(known, splits={"input": rows})
         read = read_split(known, "input", self.tokenizer, cache)
         raw, _ = predict(self.model, known, read, BATCH, self._device)
-        return known.kind.answers(raw, read.items, read.source.rows())
+        answers = known.kind.answers(raw, read.items, read.source.rows())
+        certain = known.kind.probabilities(raw, read.items, read.source.rows())
+        return [
+            Prediction(getattr(row, "id", "") or str(row.at), answer, probability)
+            for row, answer, probability in zip(
+                read.source.rows(), answers, certain or [None] * len(answers), strict=True
+            )
+        ]
 
-    def _source(self, task: Task, source: str | Path) -> Source:
+    def _source(self, task: Task, source: str | Path, format_name: str | None) -> Source:
         if str(source) in task.splits:
             return task.splits[str(source)]
         path = Path(source)
         if not path.exists():
             splits = ", ".join(task.splits)
             raise UserError(f"{path}: expected a file or one of the splits {splits}, found neither")
-        like = task.splits["train"]
-        if isinstance(like, FileSource) and _format(like.path) == _format(path):
-            return replace(like, path=path, shape=like.shape.without_labels())
-        return inputs(task, path)
+        return inputs(task, path, format_name)
 
     def export(self, task: str, out: Path | str) -> None:
         """Write one task's model as a folder that transformers loads."""
@@ -131,10 +203,8 @@ def load_run(
     if config.model.given is not None:
         return _given(folder, config.model.given, model, given, device)
     found, tokenizer = saving.load(folder / MODEL, _finder(folder, config.code, trust_code))
-    resolved = {
-        task.name: replace(task, kind=found.kinds[task.name]) for task in resolve(config, given)
-    }
-    return TrainedRun(folder, found.to(device), tokenizer, resolved)
+    tasks_of_run = late_tasks(config, found.kinds, given)
+    return TrainedRun(folder, found.to(device), tokenizer, tasks_of_run)
 
 
 def _given(
@@ -163,7 +233,3 @@ def _finder(folder: Path, code: str | None, trusted: bool) -> saving.Finder:
         return saving.refuse(folder)(name, base)
 
     return find
-
-
-def _format(path: Path) -> str:
-    return Path(path.name.removesuffix(".gz")).suffix

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bursar.config import RunConfig, build_decider
-from bursar.training.assembly import own_encoder, tokenizer_of
+from bursar.config import RunConfig
+from bursar.training.assembly import check_decider, own_encoder, tokenizer_of
 from bursar.training.prepare import Prepared, prepare, read_texts, resolve, run_info_of
 from bursar.training.watching import Watchers
 
@@ -44,9 +44,9 @@ def plan(
     own = own_encoder(config)
     tokenizer = tokenizer_of(tasks, config, cache, own) if read_texts(tasks) else None
     prepared = prepare(tasks, tokenizer, config, cache, watchers)
-    info = run_info_of(config, prepared)
+    sizes = run_info_of(config, prepared).sizes
     driver = config.family.load_driver()
-    examples = driver.expected_examples(build_decider(config, info), config, info.sizes)
+    examples = driver.expected_examples(check_decider(config, prepared), config, sizes)
     total = sum(examples.values())
     return [
         Planned(

@@ -1,7 +1,7 @@
 """The driver of policies: draw, batch, step, outcome."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from bursar import rng as streams
 from bursar.config import RunConfig
+from bursar.errors import UserError
 from bursar.journal import Journal
 from bursar.policies import DevScore, Draw, Gain, Outcome, Policy, Signal, Uncertainty
 from bursar.rng import seed_for
@@ -18,8 +19,9 @@ from bursar.tasks.parts import Split
 from bursar.training.driver import Driver
 from bursar.training.engine import Engine
 from bursar.training.loading import dev_batches
+from bursar.training.prepare import Prepared
 from bursar.training.stepper import Moved, Stepper
-from bursar.uncertainty import measure, predictive_samples
+from bursar.uncertainty import batch_samples, measure_batches
 
 FIRST = 1000
 """Draws that a plan looks at."""
@@ -46,6 +48,17 @@ class PolicyDriver(Driver):
         draws = [decider.ask(rng).probabilities for _ in range(min(FIRST, config.budget.steps))]
         examples = config.budget.steps * config.budget.batch
         return dict(zip(decider.tasks, (np.mean(draws, axis=0) * examples).tolist(), strict=True))
+
+    @classmethod
+    def check(cls, decider: Policy, config: RunConfig, prepared: Sequence[Prepared]) -> None:
+        """Raise if a signal that the policy needs cannot be measured."""
+        legacy = any(isinstance(s, Uncertainty) and s.score == "legacy" for s in decider.needs)
+        for entry in prepared if legacy else ():
+            if entry.task.kind.name == "regress":
+                raise UserError(
+                    f"policy {config.decider['name']}: score: 'legacy' is not defined for a "
+                    f"regression such as {entry.task.name}, expected another score"
+                )
 
     def advance(self) -> None:
         """Draw, batch, step, outcome."""
@@ -100,15 +113,15 @@ class PolicyDriver(Driver):
         engine = self.engine
         split = self._probe(name, signal.examples)
         size = engine.config.evaluate.batch
-        batches = list(dev_batches(name, split.items, size, engine.device))
+        batches = dev_batches(name, split.items, size, engine.device)
         engine.spent.forward += signal.passes * len(split)
         kind = engine.tasks[name].kind
 
         def predict(batch: Batch) -> Tensor:
             return kind.distribution(engine.outputs(batch)[name], batch.parts[0].columns)
 
-        samples = predictive_samples(engine.model, predict, batches, signal.passes, seed)
-        return measure(samples, signal.score, self._residual(name, split, signal))
+        samples = batch_samples(engine.model, predict, batches, signal.passes, seed)
+        return measure_batches(samples, signal.score, self._residual(name, split, signal))
 
     def _residual(self, name: str, split: Split, signal: Uncertainty) -> float:
         """Return the mean squared error of a regression, which its entropy needs; 1 elsewhere."""

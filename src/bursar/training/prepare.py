@@ -4,7 +4,7 @@ import inspect
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,14 @@ from bursar.config import RunConfig, is_own, own_class
 from bursar.errors import UserError, unknown
 from bursar.run_info import RunInfo
 from bursar.tasks import catalogue
-from bursar.tasks.data import PythonSource
+from bursar.tasks.data import PythonSource, ReadyBatches
 from bursar.tasks.encoding import encode
 from bursar.tasks.files import from_files
 from bursar.tasks.hub import from_hub
 from bursar.tasks.kinds import Kind
 from bursar.tasks.parts import Split, hold_out, some_rows
-from bursar.tasks.rows import ChoiceRow, ImageRow, QuestionRow, Row, TextRow, WordsRow
+from bursar.tasks.rows import ChoiceRow, ImageRow, QuestionRow, Row, Source, TextRow, WordsRow
+from bursar.tasks.sources import LateSource
 from bursar.tasks.task import Task
 from bursar.tasks.tokenizer import Tokenizer
 from bursar.training.watching import Watchers
@@ -27,7 +28,7 @@ log = logging.getLogger(__name__)
 CUT = 0.05
 """A larger share of rows that are cut is worth a warning."""
 PARTS = {"rows", "held_out"}
-"""Keys of a run file's task that take a part of a task which has a name."""
+"""Keys of a run file's task that take a part of it."""
 
 Given = Mapping[str, Task]
 """Tasks made in Python, by name."""
@@ -58,58 +59,128 @@ def resolve(config: RunConfig, given: Given | None = None) -> list[Task]:
     return tasks
 
 
-def _task(entry: str | dict[str, Any], config: RunConfig, given: Given) -> Task:
+def late_tasks(
+    config: RunConfig, kinds: Mapping[str, Kind], given: Given | None = None
+) -> dict[str, Task]:
+    """Return by name the tasks of a trained model; a file is looked for when it is read.
+
+    Args:
+        config: of the run.
+        kinds: by task, the trained kind.
+        given: tasks made in Python, by name.
+    """
+    named: dict[str, Task] = {}
+    for entry in config.tasks:
+        task = _task(entry, config, given or {}, kinds)
+        named[task.name] = replace(task, kind=kinds[task.name])
+    return named
+
+
+def _task(
+    entry: str | dict[str, Any],
+    config: RunConfig,
+    given: Given,
+    kinds: Mapping[str, Kind] | None = None,
+) -> Task:
+    """Return the task that an entry means; with trained kinds, nothing of it is read."""
     if isinstance(entry, str):
+        find = catalogue.find if kinds is None else catalogue.find_late
         data = Path(config.data) if config.data else None
-        return given[entry] if entry in given else catalogue.find(entry, data)
-    if "hub" in entry:
-        make: Callable[..., Task] = from_hub
-    else:
-        part = partial(_part, config=config, given=given)
-        make = part if PARTS & entry.keys() else from_files
+        return given[entry] if entry in given else find(entry, data)
+    part = {key: value for key, value in entry.items() if key in PARTS}
+    rest = {key: value for key, value in entry.items() if key not in PARTS}
+    if not isinstance(entry.get("name"), str) or not entry["name"]:
+        raise UserError(f"tasks: expected a name of letters, found {entry.get('name')!r}")
+    if part and not rest.keys() & {"hub", "train"}:
+        _check_keys(entry, _Part)
+        return _part(_task(entry["name"], config, given, kinds), _Part(**entry), kinds is not None)
+    task = _own_task(rest, config, kinds)
+    if "dev" not in task.splits and "held_out" not in part:
+        raise UserError(f"tasks: {task.name}: expected a value for dev, or held_out, found none")
+    if "held_out" in part and {"dev", "test"} <= task.splits.keys():
+        raise UserError(
+            f"tasks: {task.name}: held_out makes dev the test split; expected no test beside it"
+        )
+    return _part(task, _Part(task.name, **part), kinds is not None) if part else task
+
+
+def _own_task(entry: dict[str, Any], config: RunConfig, kinds: Mapping[str, Kind] | None) -> Task:
+    """Return a task of the user's own: files, or a data set of the hub."""
+    make: Callable[..., Task] = from_hub if "hub" in entry else from_files
     _check_keys(entry, make)
-    if is_own(entry.get("kind")):
-        where = f"tasks: {entry['name']}: kind"
-        entry = entry | {"kind": own_class(entry["kind"], Kind, where, config.code)}
+    where = f"tasks: {entry['name']}"
+    if kinds is not None:
+        entry = entry | {"kind": kinds[entry["name"]]}
+    elif is_own(entry.get("kind")):
+        found = own_class(entry["kind"], Kind, f"{where}: kind", config.code)
+        entry = entry | {"kind": found}
     try:
         return make(**entry)
     except TypeError as error:  # a value of another type than the key has
-        raise UserError(f"tasks: {entry['name']}: {error}") from None
+        raise UserError(f"{where}: {error}") from None
 
 
-def _part(
-    name: str,
-    *,
-    rows: int | None = None,
-    held_out: float | None = None,
-    config: RunConfig,
-    given: Given,
-) -> Task:
-    """Return a named task with fewer training rows, or a dev split made of some of them."""
-    where = f"tasks: {name}"
-    if rows is not None and (not isinstance(rows, int) or rows < 2):
-        raise UserError(f"{where}: rows: expected a whole number above 1, found {rows!r}")
-    if held_out is not None and not (isinstance(held_out, float) and 0 < held_out < 1):
-        raise UserError(f"{where}: held_out: expected a number between 0 and 1, found {held_out!r}")
-    task = _task(name, config, given)
+@dataclass(frozen=True)
+class _Part:
+    """A part of a task.
+
+    Args:
+        name: of the task.
+        rows: at most this many training rows.
+        held_out: the share of the training rows that are the dev split.
+    """
+
+    name: str
+    rows: int | None = None
+    held_out: float | None = None
+
+    def __post_init__(self) -> None:
+        where, rows, share = f"tasks: {self.name}", self.rows, self.held_out
+        if rows is not None and (type(rows) is not int or rows < 2):
+            raise UserError(f"{where}: rows: expected a whole number above 1, found {rows!r}")
+        if share is not None and not (isinstance(share, float) and 0 < share < 1):
+            raise UserError(
+                f"{where}: held_out: expected a number between 0 and 1, found {share!r}"
+            )
+
+
+def _part(task: Task, part: _Part, late: bool) -> Task:
+    """Return a task with fewer training rows, or a dev split made of some of them."""
     splits = dict(task.splits)
-    if held_out is not None:
-        splits["test"] = task.split("dev")
-        splits["train"], splits["dev"] = hold_out(task.split("train"), held_out)
-    if rows is not None:
-        splits["train"] = some_rows(splits["train"], rows)
+    if part.held_out is not None:
+        if "dev" in splits:
+            splits["test"] = splits.pop("dev")
+        splits["dev"] = splits["train"]
+    train = task.split("train")
+    shape, reader = getattr(train, "shape", None), getattr(train, "reader", None)
+    made = cache(lambda: _parted(train, part))
+    for name in ("train", "dev") if part.held_out is not None else ("train",):
+        find = partial(_found, made, name)
+        splits[name] = LateSource(train.where, shape, find, reader) if late else find()
     return replace(task, splits=splits)
 
 
-def _check_keys(entry: Mapping[str, Any], make: Callable[..., Task]) -> None:
-    """Raise unless a task's keys are the arguments of the function that makes it."""
-    bound = make.keywords if isinstance(make, partial) else {}
-    arguments = inspect.signature(make).parameters
-    known = {key: argument for key, argument in arguments.items() if key not in bound}
+def _found(made: Callable[[], Mapping[str, Source]], split: str) -> Source:
+    return made()[split]
+
+
+def _parted(train: Source, part: _Part) -> dict[str, Source]:
+    """Return the training rows that are left, and the dev split that is made of the others."""
+    splits = {"train": train}
+    if part.held_out is not None:
+        splits["train"], splits["dev"] = hold_out(train, part.held_out)
+    if part.rows is not None:
+        splits["train"] = some_rows(splits["train"], part.rows)
+    return splits
+
+
+def _check_keys(entry: Mapping[str, Any], make: Callable[..., Any]) -> None:
+    """Raise unless a task's keys are the arguments of what makes it."""
+    known = inspect.signature(make).parameters
     where = f"tasks: {entry.get('name', 'one without a name')}"
     for key in entry:
         if key not in known:
-            raise unknown("key", str(key), known, where)
+            raise unknown("key", str(key), {*known, *PARTS}, where)
     for key, argument in known.items():
         if argument.default is argument.empty and key not in entry:
             raise UserError(f"{where}: expected a value for {key}, found none")
@@ -178,7 +249,20 @@ def _prepare(
         kind = task.kind.fit(train.items)
     except UserError as error:
         raise UserError(f"{train.source.where}: {error}") from None
+    _say_capped(task, train, config)
     return Prepared(replace(task, kind=kind), train.items, dev.at_most(config.evaluate.examples))
+
+
+def _say_capped(task: Task, train: Split, config: RunConfig) -> None:
+    """Warn of a batch that is larger than all there is; a selector's batch mixes the tasks."""
+    ready = isinstance(train.items, ReadyBatches) or config.family.key == "selection"
+    if not ready and len(train) < config.budget.batch:
+        log.warning(
+            "%s: a batch has all of its %s training examples, fewer than budget.batch=%d",
+            task.name,
+            f"{len(train):,}",
+            config.budget.batch,
+        )
 
 
 def _say_cut(task: Task, name: str, split: Split, config: RunConfig) -> None:

@@ -12,7 +12,7 @@ from bursar.files import sweep, write_whole
 from bursar.tasks.task import Task
 from bursar.training import checkpoints
 from bursar.training.assembly import assemble
-from bursar.training.change import complete_change
+from bursar.training.change import complete_change, extend
 from bursar.training.folder import (
     CHECKPOINTS,
     RUN,
@@ -74,20 +74,28 @@ def resume_run(
     *,
     model: nn.Module | None = None,
     tasks: Tasks = (),
+    steps: int | None = None,
     cache: Path | None = None,
     watchers: Sequence[Watcher] = (),
 ) -> Finished:
     """Go on with a run from its last checkpoint, bit for bit as if it had never stopped.
 
+    A run, also one that is finished, may be given a larger budget. Learning rates and intervals are
+    from there on those of the larger budget.
+
     Args:
         folder: the run folder.
         model: the module of one's own that the run was begun with, if it was.
         tasks: the tasks made in Python that it was begun with.
+        steps: the whole budget that it shall have, in steps or in rounds of a weighting; None
+            leaves it as it is.
         cache: the folder for what is computed once, encoded splits above all.
         watchers: are told of all that happens.
     """
     folder, told = Path(folder), Watchers(watchers)
     config_of(folder)  # a folder without a run is not locked, and not written to
+    if steps is not None:
+        extend(folder, steps)
     with locked(folder):
         complete_change(folder)
         config = config_of(folder)

@@ -16,8 +16,10 @@ from bursar.journal import Journal
 from bursar.selection import Selector, Usage
 from bursar.selection.record import SelectionStep
 from bursar.tasks.batches import FROZEN_STATES, Batch
+from bursar.tasks.data import ReadyBatches
 from bursar.training.driver import Driver
 from bursar.training.engine import Engine
+from bursar.training.prepare import Prepared
 from bursar.training.scoring import Candidates, Scorer
 from bursar.training.stepper import Stepper
 
@@ -49,14 +51,20 @@ class SelectionDriver(Driver):
 
     def __init__(self, engine: Engine, decider: Selector, journal: Journal) -> None:
         super().__init__(engine, decider, journal)
-        if missing := sorted(set(engine.tasks) - set(engine.loader.items)):
-            raise UserError(
-                f"selection: expected tasks with a data set, found a loader for {missing[0]}"
-            )
         self.stepper = Stepper(engine)
         self.usage = Usage({name: len(items) for name, items in engine.loader.items.items()})
         self._scorer = Scorer(engine, decider)
         self._waiting: list[Chosen] = []
+
+    @classmethod
+    def check(cls, decider: Selector, config: RunConfig, prepared: Sequence[Prepared]) -> None:
+        """Raise if a task has ready batches, from which no example can be selected."""
+        for entry in prepared:
+            if isinstance(entry.train, ReadyBatches):
+                raise UserError(
+                    "selection: expected tasks with a data set, found a loader for "
+                    f"{entry.task.name}"
+                )
 
     @classmethod
     def expected_examples(

@@ -21,6 +21,7 @@ from bursar.training.engine import Engine
 from bursar.training.frozen_states import FrozenStates
 from bursar.training.loading import dev_batches, to_device
 from bursar.training.optimizer import build_optimizer
+from bursar.training.prepare import Prepared
 from bursar.training.rounds import DevResult, Rounds, Work, record
 from bursar.weighting import Weighting
 
@@ -35,11 +36,6 @@ class WeightingDriver(Driver):
 
     def __init__(self, engine: Engine, decider: Weighting, journal: Journal) -> None:
         super().__init__(engine, decider, journal)
-        if engine.config.budget.accumulate > 1:
-            raise UserError(
-                "budget.accumulate: expected 1 with a weighting, whose rounds pass whole batches, "
-                f"found {engine.config.budget.accumulate}"
-            )
         self.tuning = dict(engine.dev)
         if decider.split_dev:
             halves = engine.dev[decider.target].halves()
@@ -54,6 +50,18 @@ class WeightingDriver(Driver):
             clip=engine.config.optimizer.clip or None,
             working=engine.watchers.working,
         )
+
+    @classmethod
+    def check(cls, decider: Weighting, config: RunConfig, prepared: Sequence[Prepared]) -> None:
+        """Raise if rounds cannot be played so, or the target's dev split cannot be halved."""
+        if config.budget.accumulate > 1:
+            raise UserError(
+                "budget.accumulate: expected 1 with a weighting, whose rounds pass whole batches, "
+                f"found {config.budget.accumulate}"
+            )
+        for entry in prepared:
+            if decider.split_dev and entry.task.name == decider.target:
+                entry.dev.halves()
 
     @classmethod
     def expected_examples(

@@ -9,13 +9,14 @@ from bursar.uncertainty.dropout import consistent_dropout
 from bursar.uncertainty.entropy import entropy
 from bursar.uncertainty.gaussian import gaussian_bald, gaussian_batch_bald, gaussian_entropy
 from bursar.uncertainty.legacy import legacy
-from bursar.uncertainty.measure import measure
-from bursar.uncertainty.predict import predictive_samples
+from bursar.uncertainty.measure import measure, measure_batches
+from bursar.uncertainty.predict import batch_samples, predictive_samples
 
 __all__ = [
     "JointInformation",
     "bald",
     "batch_bald",
+    "batch_samples",
     "consistent_dropout",
     "entropy",
     "gaussian_bald",
@@ -24,5 +25,6 @@ __all__ = [
     "joint_mutual_information",
     "legacy",
     "measure",
+    "measure_batches",
     "predictive_samples",
 ]

@@ -4,6 +4,7 @@ Scores are small and need no gradient, so one implementation in NumPy serves bot
 same numbers. Torch is never imported here: whoever holds a tensor has done so already.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -53,3 +54,16 @@ def passes_of(samples: Any) -> NDArray[np.float64]:
     if p.ndim != 3 or 0 in p.shape[:2]:
         raise ValueError(f"expected samples (passes, examples, classes), found shape {p.shape}")
     return p
+
+
+def joined(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Return samples of examples end to end; what a narrow one does not know has probability 0.
+
+    Args:
+        parts: each of shape `(passes, examples, classes)`.
+    """
+    widest = max(part.shape[-1] for part in parts)
+    pads = [((0, 0), (0, 0), (0, widest - part.shape[-1])) for part in parts]
+    return np.concatenate(
+        [np.pad(part, pad) for part, pad in zip(parts, pads, strict=True)], axis=1
+    )

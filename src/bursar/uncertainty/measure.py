@@ -1,13 +1,13 @@
 """One number for a task: how unsure the model is on a set of its examples."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bursar.uncertainty.arrays import numbers, passes_of
+from bursar.uncertainty.arrays import joined, numbers, passes_of
 from bursar.uncertainty.bald import mutual_information
 from bursar.uncertainty.batch_bald import batch_bald
 from bursar.uncertainty.entropy import entropies
@@ -43,6 +43,44 @@ def measure(samples: Any, score: Score = "bald", residual: float = 1.0) -> float
     if x.ndim == 3 and x.shape[-1] == 1:
         return _of_means(x[..., 0], score, residual)
     return _of_distributions(passes_of(x), score)
+
+
+def measure_batches(
+    batches: Iterable[Samples], score: Score = "bald", residual: float = 1.0
+) -> float:
+    """The same as `measure` of all batches end to end, without keeping them.
+
+    Args:
+        batches: samples as `measure` takes them, each with some of the examples.
+        score: as for `measure`.
+        residual: as for `measure`.
+
+    >>> samples = np.random.default_rng(1).dirichlet([1.0, 1.0], size=(4, 12))
+    >>> parts = measure_batches([samples[:, :5], samples[:, 5:]], "batch_bald")
+    >>> bool(np.isclose(parts, measure(samples, "batch_bald")))
+    True
+    """
+    size = {"batch_bald": GROUP, "legacy": LEGACY_GROUP}.get(score, 1)
+    total, weight = 0.0, 0
+    for block in _whole_groups(batches, size):
+        examples = block.shape[1]
+        counts = -(-examples // size) if score == "legacy" else examples
+        total += counts * measure(block, score, residual)
+        weight += counts
+    return total / weight if weight else 0.0
+
+
+def _whole_groups(batches: Iterable[Samples], size: int) -> Iterator[Samples]:
+    """Yield the examples of the batches in blocks that are cut between groups of this size."""
+    rest: Samples | None = None
+    for batch in batches:
+        block = batch if rest is None else joined([rest, batch])
+        whole = block.shape[1] // size * size
+        if whole:
+            yield block[:, :whole]
+        rest = block[:, whole:] if whole < block.shape[1] else None
+    if rest is not None:
+        yield rest
 
 
 def _of_distributions(p: Samples, score: Score) -> float:

@@ -1,11 +1,12 @@
 """Samples of a model's predictions under Monte-Carlo dropout."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bursar.uncertainty.arrays import joined
 from bursar.uncertainty.dropout import consistent_dropout
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ BatchT = TypeVar("BatchT")
 def predictive_samples(
     model: "nn.Module",
     predict: Callable[[BatchT], "Tensor"],
-    batches: Collection[BatchT],
+    batches: Iterable[BatchT],
     passes: int,
     seed: int,
 ) -> NDArray[np.float64]:
@@ -27,7 +28,7 @@ def predictive_samples(
         model: the module whose dropout is drawn.
         predict: from a batch to its predictive distributions, shape `(examples, classes)`; it calls
             the model.
-        batches: the batches; each pass goes through all of them, under one mask.
+        batches: the batches; a pass has one mask for all of them.
         passes: how many masks.
         seed: of the masks.
 
@@ -40,24 +41,42 @@ def predictive_samples(
     >>> predictive_samples(model, lambda x: model(x).softmax(-1), batches, passes=5, seed=1).shape
     (5, 3, 3)
     """
-    import torch
+    return joined(list(batch_samples(model, predict, batches, passes, seed)))
 
+
+def batch_samples(
+    model: "nn.Module",
+    predict: Callable[[BatchT], "Tensor"],
+    batches: Iterable[BatchT],
+    passes: int,
+    seed: int,
+) -> Iterator[NDArray[np.float64]]:
+    """Yield the samples of `predictive_samples` batch by batch, so that none need be kept.
+
+    Args:
+        model: the module whose dropout is drawn.
+        predict: from a batch to its predictive distributions, shape `(examples, classes)`; it calls
+            the model.
+        batches: the batches; a pass has one mask for all of them.
+        passes: how many masks.
+        seed: of the masks.
+    """
     if passes < 1:
         raise ValueError(f"passes: expected at least 1, found {passes}")
-    rows = []
-    with torch.inference_mode():
-        for number in range(passes):
-            with consistent_dropout(model, seed, number):
-                rows.append(_joined([predict(batch).double().cpu() for batch in batches]))
-    return torch.stack(rows).numpy()
+    for batch in batches:
+        yield np.stack([_sample(model, predict, batch, seed, number) for number in range(passes)])
 
 
-def _joined(parts: list["Tensor"]) -> "Tensor":
-    """Distributions end to end; what a narrow one does not know has probability 0."""
+def _sample(
+    model: "nn.Module",
+    predict: Callable[[BatchT], "Tensor"],
+    batch: BatchT,
+    seed: int,
+    number: int,
+) -> NDArray[np.float64]:
+    """Return the predictions for a batch under one mask, shape `(examples, classes)`."""
     import torch
 
-    widest = max(part.shape[-1] for part in parts)
-    pads = [(0, widest - part.shape[-1]) for part in parts]
-    return torch.cat(
-        [torch.nn.functional.pad(part, pad) for part, pad in zip(parts, pads, strict=True)]
-    )
+    with torch.inference_mode(), consistent_dropout(model, seed, number):
+        predicted: NDArray[np.float64] = predict(batch).double().cpu().numpy()
+    return predicted

@@ -27,7 +27,7 @@ def convergence(history: History) -> Any:
         _add_strip(figure, row, history, name, timeline)
     figure.update_yaxes(title_text="dev loss", row=1, col=1)
     figure.update_xaxes(range=[0, 1.02 * history.end])
-    figure.update_xaxes(title_text="step", row=1 + len(strips), col=1)
+    figure.update_xaxes(title_text=history.unit, row=1 + len(strips), col=1)
     figure.update_layout(height=360 + len(strips) * (50 + 22 * len(history.tasks)))
     return figure
 

@@ -11,11 +11,11 @@ from bursar.report.timeline import Series, dev_scores_of, run_scores
 
 
 def dev_scores(history: History, kept: int | None = None) -> Any:
-    """Each task's dev score over the steps, and their mean.
+    """Each task's dev score over the budget, and their mean.
 
     Args:
         history: of the run.
-        kept: the step whose model is kept, marked by a line; the best one if None.
+        kept: the step or round whose model is kept, marked by a line; the best one if None.
     """
     figure = panels()
     mean = run_scores(history)
@@ -27,10 +27,10 @@ def dev_scores(history: History, kept: int | None = None) -> Any:
     figure.add_vline(
         best,
         line={"color": NEUTRAL, "dash": "dash", "width": 1.5},
-        annotation={"text": f"kept: step {best:,}"},
+        annotation={"text": f"kept: {history.unit} {best:,}"},
         annotation_position="bottom right" if best < history.end / 2 else "bottom left",
     )
-    figure.update_xaxes(title_text="step", range=[0, 1.02 * history.end])
+    figure.update_xaxes(title_text=history.unit, range=[0, 1.02 * history.end])
     figure.update_yaxes(title_text="dev score, of 100", hoverformat=".1f")
     return figure
 

@@ -1,4 +1,4 @@
-"""Dev scores of several policies."""
+"""Dev scores of several deciders."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,18 +11,24 @@ from bursar.report.style import Look, looks, panels, plotly, safe
 
 
 def score_bands(runs: Mapping[str, Sequence[History]]) -> Any:
-    """The mean dev score over the steps: a line for the mean of the seeds, a band for their range.
+    """The mean dev score over the budget: a line for the mean of the seeds, a band for their range.
+
+    Where some runs count steps and others rounds, they are drawn over parts of their budgets.
 
     Args:
-        runs: by policy, the histories of its seeds. A point is drawn where all of them have one.
+        runs: by decider, the histories of its seeds. A point is drawn where all of them have one.
     """
     figure = panels()
+    units = {run.unit for histories in runs.values() for run in histories}
+    alike = len(units) <= 1
     for (name, look), histories in zip(looks(runs).items(), runs.values(), strict=True):
         steps, scores = common_scores(histories)
         if len(steps):
-            figure.add_traces(_band(name, look, steps, 100 * scores))
+            places = steps if alike else 100 * steps / max(run.length for run in histories)
+            figure.add_traces(_band(name, look, places, 100 * scores))
     end = max((run.end for histories in runs.values() for run in histories), default=0)
-    figure.update_xaxes(title_text="step", range=[0, 1.02 * end])
+    title = "".join(units) if alike else "part of the budget, %"
+    figure.update_xaxes(title_text=title, range=[0, 1.02 * (end if alike else 100)])
     figure.update_yaxes(title_text="mean dev score, of 100", hoverformat=".1f")
     figure.update_layout(height=440)
     return figure

@@ -9,13 +9,13 @@ from bursar.report.timeline import Series, training_losses
 
 
 def training_loss(history: History) -> Any:
-    """Each task's loss over the steps: smoothed over a twentieth of its batches, raw behind it."""
+    """Each task's loss over the budget: smoothed over a twentieth of its batches, raw behind it."""
     series = training_losses(history)
     figure = panels()
     for task, look in looks(history.tasks).items():
         if task in series:
             figure.add_traces(_pair(task, series[task], look))
-    figure.update_xaxes(title_text="step", range=[0, 1.02 * history.end])
+    figure.update_xaxes(title_text=history.unit, range=[0, 1.02 * history.end])
     figure.update_yaxes(title_text="training loss", rangemode="tozero")
     return figure
 

@@ -16,7 +16,7 @@ from bursar.tasks.catalogue.superglue import SUPERGLUE
 from bursar.tasks.catalogue.wnut import WNUT
 from bursar.tasks.task import Task
 
-__all__ = ["Listed", "find", "listing"]
+__all__ = ["Listed", "find", "find_late", "listing"]
 
 ENTRIES: tuple[Entry, ...] = (
     *DIGITS,
@@ -57,10 +57,27 @@ def find(name: str, data: Path | None = None) -> Task:
     >>> find("digits/left").kind.labels
     ('0', '1', '2', '3', '4', '5', '6', '7', '8', '9')
     """
+    return _entry(name).task(_root(data))
+
+
+def find_late(name: str, data: Path | None = None) -> Task:
+    """The task of this name for a trained model; a file that is missing is no mistake until read.
+
+    Args:
+        name: for example `glue/rte` or `digits/left`, in any letter case.
+        data: as for `find`.
+
+    >>> sorted(find_late("glue/rte", Path("nowhere")).splits)
+    ['dev', 'train']
+    """
+    return _entry(name).late(_root(data))
+
+
+def _entry(name: str) -> Entry:
     entries = {plain(entry.name): entry for entry in ENTRIES}
     if plain(name) not in entries:
         raise unknown("task", name, (entry.name for entry in ENTRIES))
-    return entries[plain(name)].task(_root(data))
+    return entries[plain(name)]
 
 
 def listing(data: Path | None = None) -> list[Listed]:

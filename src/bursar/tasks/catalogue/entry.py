@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -10,7 +11,7 @@ from bursar.tasks.kinds import Kind
 from bursar.tasks.metrics import Metric
 from bursar.tasks.readers.record import Reader
 from bursar.tasks.shapes import Shape
-from bursar.tasks.sources import FileSource
+from bursar.tasks.sources import FileSource, LateSource
 from bursar.tasks.task import Task
 
 KEPT_SECRET = frozenset({"test", "test_mismatched", "diagnostic"})
@@ -34,6 +35,9 @@ class Entry(Protocol):
 
     def task(self, root: Path | None) -> Task:
         """The task, or one sentence about the file that is missing."""
+
+    def late(self, root: Path | None) -> Task:
+        """The task of a trained model: a file that is missing is complained of when it is read."""
 
     def found(self, root: Path | None) -> Mapping[str, str]:
         """The file of each split that is there."""
@@ -104,6 +108,24 @@ class FilesEntry:
             if split not in sources:
                 raise self._absent(folder, split)
         return Task(self.name, self.kind, sources, self.metrics)
+
+    def late(self, root: Path | None) -> Task:
+        """The task of a trained model: a file that is missing is complained of when it is read."""
+        there = self._sources(root) if root is not None and root.is_dir() else {}
+        layout = self.layouts[0]
+        absent = {
+            split: LateSource(file, layout.shape, partial(self._find, root, split), layout.reader)
+            for split, file in layout.files.items()
+            if split in ("train", "dev") and split not in there
+        }
+        return Task(self.name, self.kind, {**absent, **there}, self.metrics)
+
+    def _find(self, root: Path | None, split: str) -> FileSource:
+        folder = needs_root(self.name, root)
+        sources = self._sources(folder)
+        if split not in sources:
+            raise self._absent(folder, split)
+        return sources[split]
 
     def found(self, root: Path | None) -> Mapping[str, str]:
         """The file of each split that is there."""

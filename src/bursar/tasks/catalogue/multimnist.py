@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from bursar.errors import UserError
@@ -10,6 +11,8 @@ from bursar.tasks.digits import NUMERALS
 from bursar.tasks.kinds import Classify
 from bursar.tasks.metrics import ACCURACY, Metric
 from bursar.tasks.multimnist import IMAGES, LABELS, PREFIXES, MultiMnistSource, Side
+from bursar.tasks.rows import Source
+from bursar.tasks.sources import LateSource
 from bursar.tasks.task import Task
 
 FOLDERS = ("mnist", "MNIST/raw", ".")
@@ -43,6 +46,17 @@ class MultiMnistEntry:
             path = Path(str(root), FOLDERS[0], IMAGES.format("train"))
             raise UserError(f"task {self.name}: no file {path} (nor {path.name}.gz).")
         return Task(self.name, self.kind, sources, self.metrics)
+
+    def late(self, root: Path | None) -> Task:
+        """The task of a trained model: files that are missing are complained of when read."""
+        sources = {
+            split: LateSource(f"task {self.name}, {split}", None, partial(self._find, root, split))
+            for split in PREFIXES
+        }
+        return Task(self.name, self.kind, sources, self.metrics)
+
+    def _find(self, root: Path | None, split: str) -> Source:
+        return self.task(root).split(split)
 
     def found(self, root: Path | None) -> Mapping[str, str]:
         """The file of each split that is there."""

@@ -158,6 +158,12 @@ class Kind(ABC):
     def answers(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> list[Any]:
         """Raw predictions as the user reads them, one for each row: label names, numbers, texts."""
 
+    def probabilities(
+        self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]
+    ) -> list[Any] | None:
+        """How probable the answers are, one value for each row; None if the kind cannot say."""
+        return None
+
     @abstractmethod
     def baseline(self, train: "Encoded", split: "Encoded", rows: Iterator[Row]) -> Scored | None:
         """What predicting without looking earns: the majority class, the mean; None if unknown."""

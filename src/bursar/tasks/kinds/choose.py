@@ -43,7 +43,7 @@ class Choose(Kind):
         """Return texts with several ways to go on."""
         if not columns.choices:
             raise UserError("a choose task needs `choices`, the columns of the choices.")
-        return Choices(columns.text, columns.choices, columns.label)
+        return Choices(columns.text, columns.choices, columns.label, columns.id)
 
     @property
     def width(self) -> int:
@@ -93,6 +93,12 @@ class Choose(Kind):
     def answers(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> list[Any]:
         """The place of each choice, from 0, or its name where it has one."""
         return list(_beside([int(np.argmax(p)) for p in raw], rows).predicted)
+
+    def probabilities(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> list[Any]:
+        """The probability of each choice of a row, in their order."""
+        assert split.sequences is not None
+        counts = np.diff(split.sequences).tolist()
+        return [p[:count].tolist() for p, count in zip(raw, counts, strict=True)]
 
     def baseline(self, train: "Encoded", split: "Encoded", rows: Iterator[Row]) -> Scored:
         """The place that is most often right in the training split, or a row's last one."""

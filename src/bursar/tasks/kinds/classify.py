@@ -48,7 +48,7 @@ class Classify(Kind):
     @classmethod
     def shape(cls, columns: ColumnMap) -> Shape:
         """Return texts with a class."""
-        return Texts(columns.text, columns.pair, columns.label)
+        return Texts(columns.text, columns.pair, columns.label, id=columns.id)
 
     @classmethod
     def for_task(cls, labels: tuple[str, ...] | None, train: Source) -> Self:
@@ -115,6 +115,10 @@ class Classify(Kind):
     def answers(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> list[Any]:
         """Class names."""
         return [self.labels[int(np.argmax(p))] for p in raw]
+
+    def probabilities(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> list[Any]:
+        """The probability of each class by its name."""
+        return [dict(zip(self.labels, p.tolist(), strict=True)) for p in raw]
 
     def baseline(self, train: "Encoded", split: "Encoded", rows: Iterator[Row]) -> Scored:
         """The most frequent class of the training split."""

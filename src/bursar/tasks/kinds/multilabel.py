@@ -49,7 +49,7 @@ class MultiLabel(Kind):
     @classmethod
     def shape(cls, columns: ColumnMap) -> Shape:
         """Return texts with several classes."""
-        texts = Texts(columns.text, columns.pair, columns.label, holds="names")
+        texts = Texts(columns.text, columns.pair, columns.label, holds="names", id=columns.id)
         return replace(texts, separator=columns.separator)
 
     @classmethod
@@ -118,6 +118,10 @@ class MultiLabel(Kind):
     def answers(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> list[Any]:
         """The names of all classes that are more likely than not."""
         return [self._names(p > 0.5) for p in raw]
+
+    def probabilities(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> list[Any]:
+        """The probability of each class by its name; they do not sum to 1."""
+        return [dict(zip(self.labels, p.tolist(), strict=True)) for p in raw]
 
     def baseline(self, train: "Encoded", split: "Encoded", rows: Iterator[Row]) -> Scored:
         """The classes that apply to more than half of the training split."""

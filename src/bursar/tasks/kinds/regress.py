@@ -45,7 +45,7 @@ class Regress(Kind):
     @classmethod
     def shape(cls, columns: ColumnMap) -> Shape:
         """Return texts with a number."""
-        return Texts(columns.text, columns.pair, columns.label, holds="number")
+        return Texts(columns.text, columns.pair, columns.label, holds="number", id=columns.id)
 
     @property
     def width(self) -> int:

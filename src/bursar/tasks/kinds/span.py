@@ -63,7 +63,7 @@ class Span(Kind):
         """Return questions with their answers."""
         if not columns.pair:
             raise UserError("a span task needs `pair`, the column of the context.")
-        return Questions(columns.text, columns.pair, columns.label)
+        return Questions(columns.text, columns.pair, columns.label, columns.id or "id")
 
     @classmethod
     def for_task(cls, labels: tuple[str, ...] | None, train: Source) -> Self:
@@ -107,7 +107,7 @@ class Span(Kind):
                 "input_ids": [window.ids for window in flat],
                 "chars": [_chars(window) for window in flat],
             },
-            per_sequence={"second": np.array([window.second for window in flat], dtype=np.int32)},
+            per_sequence={"second": np.array([window.first for window in flat], dtype=np.int32)},
             items=counts,
         )
 
@@ -163,6 +163,16 @@ class Span(Kind):
     def answers(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> list[Any]:
         """Texts; empty ones for no answer."""
         return list(self._beside(raw, split, rows).predicted)
+
+    def probabilities(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> list[Any]:
+        """The probability of the answer in its window."""
+        return [self._certainty(windows, raw) for windows in _by_row(split)]
+
+    def _certainty(self, windows: NDArray[np.int64], raw: Sequence[Any]) -> float:
+        best = max(float(raw[window][2]) for window in windows)
+        nowhere = min(float(raw[window][3]) for window in windows)
+        silent = np.isneginf(best) or (self.no_answer and nowhere > best)
+        return float(np.exp(nowhere if silent else best))
 
     def _beside(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> Scored:
         predicted, expected = [], []

@@ -107,8 +107,16 @@ def cut(encodings: Sequence["Encoding"], tokenizer: "Tokenizer") -> NDArray[np.b
 
 def seconds(encodings: Sequence["Encoding"]) -> NDArray[np.int32]:
     """Where the second text starts in each sequence; 0 where there is none."""
-    starts = (encoding.type_ids for encoding in encodings)
-    return np.array([ids.index(1) if 1 in ids else 0 for ids in starts], dtype=np.int32)
+    return np.array([_second(encoding) for encoding in encodings], dtype=np.int32)
+
+
+def _second(encoding: "Encoding") -> int:
+    """Return the first token of the second segment or, without segments, of the second text."""
+    types = encoding.type_ids
+    if 1 in types:
+        return types.index(1)
+    texts = encoding.sequence_ids
+    return texts.index(1) if 1 in texts else 0
 
 
 def _marks(
