@@ -21,6 +21,7 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from bursar.errors import UserError
+from bursar.models.frozen import Frozen, FrozenPart
 from bursar.models.spec import ModelSpec, Pooling
 
 SECOND = "token_type_ids"
@@ -69,6 +70,14 @@ class Encoder(nn.Module, ABC):
     @abstractmethod
     def forward(self, inputs: Mapping[str, Tensor]) -> Representation:
         """Return the representation of a batch."""
+
+    def frozen(self) -> FrozenPart:
+        """Return the part below everything that is trained."""
+        return Frozen(self)
+
+    def fresh(self) -> list[nn.Parameter]:
+        """Return the parameters that start from nothing, and learn at a rate of their own."""
+        return []
 
 
 class TextEncoder(Encoder):
@@ -213,12 +222,16 @@ def build_image_encoder(spec: ModelSpec) -> Encoder:
 
 def build_text_encoder(spec: ModelSpec, folder: str | None, vocabulary: int) -> Encoder:
     """The encoder that the spec names: from its folder, or with random weights if it has none."""
+    return TextEncoder(text_model(spec, folder, vocabulary), spec.pooling, spec.freeze)
+
+
+def text_model(spec: ModelSpec, folder: str | None, vocabulary: int) -> PreTrainedModel:
+    """The transformers model inside the encoder that the spec names."""
     if folder is None:
-        model: PreTrainedModel = BertModel(_small(spec, vocabulary), add_pooling_layer=False)
-    else:
-        model = _pretrained(folder, spec)
-        _long_enough(model.config, spec.max_length)
-    return TextEncoder(model, spec.pooling, spec.freeze)
+        return BertModel(_small(spec, vocabulary), add_pooling_layer=False)
+    model = _pretrained(folder, spec)
+    _long_enough(model.config, spec.max_length)
+    return model
 
 
 def _long_enough(config: PreTrainedConfig, max_length: int) -> None:

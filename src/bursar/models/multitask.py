@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from bursar.models.encoders import Encoder, Representation
-from bursar.models.frozen import Frozen
 from bursar.models.heads import LinearHead, TwoLayerHead
 from bursar.models.spec import ModelSpec
 from bursar.rng import seed_for
@@ -38,7 +37,7 @@ class MultiTaskModel(nn.Module):
     ) -> None:
         super().__init__()
         self.encoder = encoder
-        self.frozen = Frozen(encoder)
+        self.frozen = encoder.frozen()
         self.kinds = dict(kinds)
         self._ids = {name: number for number, name in enumerate(kinds)}
         heads = {name: _head(encoder, kind, spec, name, seed) for name, kind in kinds.items()}
@@ -55,6 +54,10 @@ class MultiTaskModel(nn.Module):
         with self.frozen.given(batch.inputs.get(FROZEN_STATES)):
             seen: Representation = self.encoder(batch.inputs | {TASK_IDS: self._task_ids(batch)})
         return seen
+
+    def task_id(self, task: str) -> int:
+        """Return the number by which encoders know a task."""
+        return self._ids[task]
 
     def _task_ids(self, batch: Batch) -> Tensor:
         device = next(self.heads.parameters()).device

@@ -24,12 +24,12 @@ def output(conditioned, batch, ids):
 @pytest.mark.parametrize("row", ["old", None, torch.ones(12)], ids=["copied", "random", "given"])
 def test_old_tasks_keep_every_bit(conditioned, batch, row):
     before = output(conditioned, batch(), IDS)
-    rows = list(conditioned.task_embeddings.rows)
+    rows = list(conditioned.task_embeddings.rows.values())
     new = conditioned.add_task("new", row)
     assert conditioned.tasks == ("old", "older", "new")
     assert torch.equal(output(conditioned, batch(), IDS), before)
-    assert all(a is b for a, b in zip(rows, conditioned.task_embeddings.rows, strict=False))
-    assert new is conditioned.task_embeddings.rows[2]
+    now = conditioned.task_embeddings.rows.values()
+    assert all(a is b for a, b in zip([*rows, new], now, strict=True))
 
 
 def test_a_copied_task_starts_as_its_source_and_a_random_one_does_not(conditioned, batch):

@@ -62,7 +62,7 @@ class ConditionalEncoder(nn.Module):
     def ids(self, tasks: Sequence[str]) -> Tensor:
         """Return the ids of named tasks, one a sequence, shape `(sequences,)`."""
         places = [self.task_embeddings.index(task) for task in tasks]
-        return torch.tensor(places, device=self.task_embeddings.rows[0].device)
+        return torch.tensor(places, device=self.task_embeddings.row(self.tasks[0]).device)
 
     def forward(
         self,
@@ -188,6 +188,24 @@ class ConditionalEncoder(nn.Module):
         return sum(name.startswith("encoder.encoder.layer.") for name in below)
 
     @property
+    def fixed_by_task(self) -> bool:
+        """Whether what the fixed layers give depends on the task."""
+        added = {id(p) for p in self.parameters()} - {id(p) for p in self.encoder.parameters()}
+        return any(id(p) in added for module in self.fixed_modules() for p in module.parameters())
+
+    def fixed_modules(self) -> list[nn.Module]:
+        """Return the modules up to the last fixed layer, in the order of running."""
+        count = self.fixed_layers
+        if not count:
+            return []
+        found = []
+        for name, module in self._in_order():
+            found.append(module)
+            if name == f"encoder.encoder.layer.{count - 1}":
+                break
+        return found
+
+    @property
     def lowest_trained(self) -> str | None:
         """The name of the first module, in the order of running, that training changes.
 
@@ -216,13 +234,8 @@ class ConditionalEncoder(nn.Module):
     def train(self, mode: bool = True) -> Self:
         """Turn dropout on or off, but in the layers that are fixed."""
         super().train(mode)
-        count = self.fixed_layers
-        if count:
-            names = dict(self._in_order())
-            for name, module in names.items():
-                if name == f"encoder.encoder.layer.{count}":
-                    break
-                module.eval()
+        for module in self.fixed_modules():
+            module.eval()
         return self
 
     def add_task(self, task: str, row: Tensor | str | None = None, seed: int = 0) -> nn.Parameter:
