@@ -55,6 +55,19 @@ class MultiTaskModel(nn.Module):
             seen: Representation = self.encoder(batch.inputs | {TASK_IDS: self._task_ids(batch)})
         return seen
 
+    def add_task(self, name: str, kind: Kind, spec: ModelSpec, seed: int) -> None:
+        """Add a task's head behind the others; the encoder has to know the task as its last.
+
+        Args:
+            name: of the task.
+            kind: what its head has to give.
+            spec: the kind of head.
+            seed: of its first weights.
+        """
+        self.kinds[name] = kind
+        self._ids[name] = len(self._ids)
+        self.heads[key(name)] = _head(self.encoder, kind, spec, name, seed)
+
     def task_id(self, task: str) -> int:
         """Return the number by which encoders know a task."""
         return self._ids[task]
