@@ -167,7 +167,7 @@ def test_zero_shot_is_each_embedding_with_each_head_that_fits(
     labels = model.kinds["three"].labels  # type: ignore[attr-defined]
     for line in lines:
         text, label = line.split(",")
-        [encoded] = tokenizer.encode([text], None)
+        [encoded] = tokenizer.encode([text], [None])
         ids = torch.tensor([encoded.ids])
         inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
         with torch.no_grad():

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-import torch
 from torch import Tensor, nn
 
 from bursar.models.conditional.encoder import ConditionalEncoder
@@ -103,7 +102,7 @@ class FixedPart(FrozenPart):
             yield from module.parameters()
             yield from module.buffers()
         if self.by_task:
-            yield torch.stack(tuple(self._model.task_embeddings.rows.values()))
+            yield self._model.task_embeddings.table()
 
     @property
     def by_task(self) -> bool:

@@ -45,7 +45,12 @@ class TaskEmbeddings(nn.Module):
             task_ids: shape `(sequences,)`, integers.
         """
         self.check(task_ids)
-        return functional.embedding(task_ids, torch.stack(tuple(self.rows.values())))
+        return functional.embedding(task_ids, self.table())
+
+    def table(self) -> Tensor:
+        """Return the rows in the order of the tasks, shape `(tasks, width)`."""
+        # The dictionary's own order is another one: torch sorts the names.
+        return torch.stack([self.rows[row_name(task)] for task in self.tasks])
 
     def check(self, task_ids: Tensor) -> None:
         """Raise if they are not one id of the table a sequence."""
