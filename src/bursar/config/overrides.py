@@ -77,6 +77,8 @@ def _apply(values: dict[str, Any], change: str) -> None:
         below = values.setdefault(part, {})
         if isinstance(below, str):  # `policy: exp3s` is short for `policy: {name: exp3s}`
             below = values[part] = {"name": below}
+        if below is True:  # `conditional: true` is short for all defaults
+            below = values[part] = {}
         if not isinstance(below, dict):
             raise UserError(f"--set {change}: {part} is not a mapping")
         values = below

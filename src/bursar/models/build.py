@@ -3,9 +3,12 @@
 from collections.abc import Mapping, Sequence
 
 import torch
+from transformers import PreTrainedModel
 
 from bursar.errors import UserError
-from bursar.models.conditional.build import build as build_conditional
+from bursar.models.conditional.build import build as condition_encoder
+from bursar.models.conditional.encoder import ConditionalEncoder
+from bursar.models.conditional.spec import ConditionalSpec
 from bursar.models.conditioned import ConditionedTextEncoder
 from bursar.models.encoders import (
     Encoder,
@@ -65,11 +68,18 @@ def build_conditioned(
     """Make the conditioned encoder that the spec describes, its tasks in this order."""
     assert spec.conditional is not None
     plain = text_model(spec, folder, tokenizer.vocabulary)
+    conditioned = build_conditional(plain, tasks, spec.conditional, seed)
+    return ConditionedTextEncoder(conditioned, spec.pooling)
+
+
+def build_conditional(
+    plain: PreTrainedModel, tasks: Sequence[str], spec: ConditionalSpec, seed: int = 0
+) -> ConditionalEncoder:
+    """Condition an encoder as a run file says it."""
     try:
-        conditioned = build_conditional(plain, tasks, spec.conditional, seed)
+        return condition_encoder(plain, tasks, spec, seed)
     except UserError as error:
         raise UserError(f"model.conditional: {error}") from None
-    return ConditionedTextEncoder(conditioned, spec.pooling)
 
 
 def pinned(spec: ModelSpec) -> ModelSpec:

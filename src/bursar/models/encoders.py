@@ -228,7 +228,7 @@ def build_text_encoder(spec: ModelSpec, folder: str | None, vocabulary: int) -> 
 def text_model(spec: ModelSpec, folder: str | None, vocabulary: int) -> PreTrainedModel:
     """The transformers model inside the encoder that the spec names."""
     if folder is None:
-        return BertModel(_small(spec, vocabulary), add_pooling_layer=False)
+        return BertModel(small_config(spec, vocabulary), add_pooling_layer=False)
     model = _pretrained(folder, spec)
     _long_enough(model.config, spec.max_length)
     return model
@@ -247,7 +247,8 @@ def _long_enough(config: PreTrainedConfig, max_length: int) -> None:
         )
 
 
-def _small(spec: ModelSpec, vocabulary: int) -> BertConfig:
+def small_config(spec: ModelSpec, vocabulary: int) -> BertConfig:
+    """Return the configuration of `small`."""
     if spec.width % spec.attention_heads:
         raise UserError(
             f"model.width: expected a multiple of attention_heads={spec.attention_heads}, "
@@ -263,7 +264,8 @@ def _small(spec: ModelSpec, vocabulary: int) -> BertConfig:
     )
 
 
-def _pretrained(folder: str, spec: ModelSpec) -> PreTrainedModel:
+def text_config(folder: str, spec: ModelSpec) -> PreTrainedConfig:
+    """Return the configuration of a pretrained encoder with as many layers as the spec says."""
     config = pretrained_config(folder, spec.revision)
     if spec.layers is not None:
         if spec.layers > config.num_hidden_layers:
@@ -271,6 +273,11 @@ def _pretrained(folder: str, spec: ModelSpec) -> PreTrainedModel:
                 f"model.layers: found {spec.layers}, but the encoder has {config.num_hidden_layers}"
             )
         config.num_hidden_layers = spec.layers
+    return config
+
+
+def _pretrained(folder: str, spec: ModelSpec) -> PreTrainedModel:
+    config = text_config(folder, spec)
     with quiet():
         model: PreTrainedModel = AutoModel.from_pretrained(
             folder, config=config, revision=spec.revision, dtype=torch.float32

@@ -129,6 +129,24 @@ class ConditionalEncoder(nn.Module):
             *_, hidden = self._layers(hidden, attention_mask, codes, 0, count)
         return hidden
 
+    @torch.no_grad()
+    def entering(
+        self, input_ids: Tensor, task_ids: Tensor, token_type_ids: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return what the embeddings give, and what of it enters the first layer: aligned.
+
+        Args:
+            input_ids: shape `(sequences, tokens)`.
+            task_ids: places in `tasks`, shape `(sequences,)`.
+            token_type_ids: as in `forward`.
+
+        Returns:
+            Both of shape `(sequences, tokens, width)`; the same where there is no alignment.
+        """
+        codes = self.task_embeddings(task_ids)
+        embedded = self._embedded(input_ids, token_type_ids, None)
+        return embedded, self._aligned(embedded, codes)
+
     def _embed(
         self,
         input_ids: Tensor,
@@ -137,13 +155,21 @@ class ConditionalEncoder(nn.Module):
         codes: Tensor,
     ) -> Tensor:
         """Return what enters the first layer."""
+        return self._aligned(self._embedded(input_ids, token_type_ids, position_ids), codes)
+
+    def _aligned(self, hidden: Tensor, codes: Tensor) -> Tensor:
+        return hidden if self.alignment is None else self.alignment(hidden, codes)
+
+    def _embedded(
+        self, input_ids: Tensor, token_type_ids: Tensor | None, position_ids: Tensor | None
+    ) -> Tensor:
         encoder: Any = self.encoder
         hidden: Tensor = encoder.embeddings(
             input_ids=input_ids, token_type_ids=token_type_ids, position_ids=position_ids
         )
         if hasattr(encoder, "embeddings_project"):
             hidden = encoder.embeddings_project(hidden)
-        return hidden if self.alignment is None else self.alignment(hidden, codes)
+        return hidden
 
     def _layers(
         self,
