@@ -367,6 +367,105 @@ def export(
 
 
 @app.command()
+def adapt(
+    folder: RunFolder,
+    task: Annotated[str, typer.Option(help="The new task, as a run file says it.")],
+    to: Annotated[Path, typer.Option("--out", help="Folder of the new run.")],
+    source: Annotated[
+        str,
+        typer.Option("--from", help="The task whose embedding it starts from, random or best."),
+    ] = "random",
+    train_all: Annotated[
+        bool,
+        typer.Option("--train-all/--freeze", help="Train all, or the new row and head alone."),
+    ] = False,
+    fraction: Annotated[
+        float, typer.Option(help="Share of the training rows; 0 prints the zero-shot table alone.")
+    ] = 1.0,
+    sets: Sets = None,
+    data: DataOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Give a trained task-conditioned model one task more.
+
+    \b
+    bursar adapt runs/glue --task scitail --from best --fraction 0.01 --out runs/scitail
+    bursar adapt runs/glue --task scitail --from glue/mnli --set budget.steps=200 --out runs/s
+    """
+    from bursar.config import read_value
+    from bursar.studies.adapt import adapt as adapt_run
+    from bursar.training.folder import config_of
+
+    with showing(quiet) as shower:
+        done = adapt_run(
+            folder,
+            read_value(task, f"--task {task}"),
+            to,
+            source=source,
+            train_all=train_all,
+            fraction=fraction,
+            sets=sets or (),
+            data=data,
+            watchers=[shower.view(config_of(folder), task)],
+        )
+    if done.table and not quiet:
+        table = Table(Column("embedding of", no_wrap=True), "head of")
+        table.add_column("zero-shot score", justify="right")
+        for each in done.table:
+            table.add_row(each.row, each.head, f"{100 * each.score:.1f}")
+        out.print(table)
+    if done.finished is not None:
+        _tell(done.finished, to, quiet)
+
+
+@app.command()
+def analyse(
+    folder: RunFolder,
+    single: Annotated[
+        list[Path] | None, typer.Option(help="A finished run of one task alone; repeat it.")
+    ] = None,
+    data: DataOption = None,
+) -> None:
+    """Show what a model made of its tasks: similarity, spread, parameters, difficulty.
+
+    \b
+    bursar analyse runs/glue --single runs/rte --single runs/cola
+    """
+    from bursar.report.analysis import HEAD, facts, rows, write_analysis
+    from bursar.studies.analyse import analyse as analyse_run
+    from bursar.training.folder import config_of
+
+    with busy("analysing"):
+        found = analyse_run(folder, single or (), data=data)
+    table = Table(Column(HEAD[0], no_wrap=True))
+    for column in HEAD[1:]:
+        table.add_column(column, justify="right")
+    for row in rows(found):
+        table.add_row(*row)
+    out.print(table)
+    for name, value in facts(found).items():
+        out.print(f"{name}: {value}")
+    if found.parameters is not None:
+        out.print(str(found.parameters))
+    _report(lambda: write_analysis(found, folder, config_of(folder).name))
+
+
+@app.command()
+def parameters(file: RunFile, sets: Sets = None) -> None:
+    """Count the parameters of a run file's model; loads no weights and no data.
+
+    \b
+    bursar parameters glue.yaml --set model.conditional.rank=full
+    """
+    from bursar import config as configs
+    from bursar.models.parameters import parameters_of
+
+    config = configs.load(file, sets or ())
+    names = [each if isinstance(each, str) else str(each.get("name")) for each in config.tasks]
+    out.print(str(parameters_of(config.model, names)))
+
+
+@app.command()
 def tasks(
     data: DataOption = None,
     sizes: Annotated[bool, typer.Option(help="Count the rows of what was found.")] = True,

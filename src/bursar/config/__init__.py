@@ -2,7 +2,7 @@
 
 from bursar.config.classes import build_decider, decider_class, is_own, own_class
 from bursar.config.dialect import read_value, read_yaml, write_value
-from bursar.config.overrides import changed, decided_by, load, parse
+from bursar.config.overrides import changed, decided_by, load, parse, with_sets
 from bursar.config.schema import Objective, Optimizer, RunConfig, dump
 
 __all__ = [
@@ -20,5 +20,6 @@ __all__ = [
     "parse",
     "read_value",
     "read_yaml",
+    "with_sets",
     "write_value",
 ]

@@ -42,6 +42,14 @@ def changed(config: RunConfig, values: Mapping[str, Any], where: str) -> RunConf
     return parse(config.model_dump() | dict(values), where)
 
 
+def with_sets(config: RunConfig, sets: Sequence[str]) -> RunConfig:
+    """Return the configuration with `key=value` changes, as `load` makes them."""
+    values = config.model_dump()
+    for change in sets:
+        _apply(values, change)
+    return parse(values, "--set")
+
+
 def decided_by(config: RunConfig, said: Any, base: Path, where: str) -> RunConfig:
     """Return the configuration with another policy, selector or weighting, by its name."""
     spec = policy_from(said, base)
@@ -69,6 +77,8 @@ def _apply(values: dict[str, Any], change: str) -> None:
         below = values.setdefault(part, {})
         if isinstance(below, str):  # `policy: exp3s` is short for `policy: {name: exp3s}`
             below = values[part] = {"name": below}
+        if below is True:  # `conditional: true` is short for all defaults
+            below = values[part] = {}
         if not isinstance(below, dict):
             raise UserError(f"--set {change}: {part} is not a mapping")
         values = below
@@ -86,6 +96,10 @@ def _absolute(values: dict[str, Any], base: Path) -> dict[str, Any]:
     encoder = model.get("encoder") if isinstance(model, dict) else None
     if isinstance(encoder, str) and encoder not in ENCODERS and (base / encoder).is_dir():
         values["model"] = values["model"] | {"encoder": str(base / encoder)}
+    start = model.get("adapt") if isinstance(model, dict) else None
+    if isinstance(start, dict) and isinstance(start.get("model"), str):
+        start = start | {"model": str(base / start["model"])}
+        values["model"] = values["model"] | {"adapt": start}
     if isinstance(values.get("tasks"), list):
         values["tasks"] = [_absolute_task(task, base) for task in values["tasks"]]
     if "code" not in values and _names_own_code(values):

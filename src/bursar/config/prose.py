@@ -1,7 +1,7 @@
 """A wrong value in a run file as one sentence."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -29,4 +29,7 @@ def _keys(root: type[BaseModel], path: Sequence[Any]) -> list[str]:
     section: Any = root
     for part in path:
         section = section.model_fields[part].annotation
+        # A section that may be left out is `Section | None`.
+        sections = [kind for kind in get_args(section) if hasattr(kind, "model_fields")]
+        section = sections[0] if sections else section
     return list(section.model_fields)

@@ -51,6 +51,8 @@ class Optimizer(Section):
         momentum: of `sgd`.
         lr: learning rate of the encoder.
         head_factor: the heads learn this many times faster; they start from nothing.
+        conditional_factor: so do the conditional modules and the task embeddings of a conditioned
+            encoder, which change nothing at the start.
         weight_decay: not applied to biases and norms.
         warmup: share of the steps in which the rate rises from 0.
         clip: largest norm of the gradient; 0 for no clipping.
@@ -60,6 +62,7 @@ class Optimizer(Section):
     momentum: float = Field(default=0.9, ge=0, lt=1)
     lr: float = Field(default=5e-5, gt=0, allow_inf_nan=False)
     head_factor: float = Field(default=10.0, gt=0, allow_inf_nan=False)
+    conditional_factor: float = Field(default=10.0, gt=0, allow_inf_nan=False)
     weight_decay: float = Field(default=0.01, ge=0, allow_inf_nan=False)
     warmup: float = Field(default=0.1, ge=0, le=1)
     clip: float = Field(default=1.0, ge=0, allow_inf_nan=False)
@@ -132,6 +135,9 @@ class RunConfig(_Deciders):  # type: ignore[misc]
         evaluate: when and on what the run is scored.
         checkpoint: how often a run's state is saved.
         seed: all randomness follows from it.
+        loss: how the tasks' losses in a mixed batch add up: every example alike (`examples`), the
+            mean over the tasks that are there (`mean`), or their sum (`sum`). A batch of one task
+            has one loss.
         precision: `bfloat16` for mixed precision; `auto` takes it where the device has it.
         deterministic: use only algorithms that give the same bits each time, on a GPU too.
         device: `auto` is the fastest there is.
@@ -152,6 +158,7 @@ class RunConfig(_Deciders):  # type: ignore[misc]
     evaluate: Evaluate = Evaluate()
     checkpoint: Checkpoint = Checkpoint()
     seed: int = Field(default=1, ge=0)
+    loss: Literal["examples", "mean", "sum"] = "examples"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     deterministic: bool = False
     device: str = "auto"

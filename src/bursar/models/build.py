@@ -1,14 +1,21 @@
 """A new model, as a run file asks for it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
+from transformers import PreTrainedModel
 
+from bursar.errors import UserError
+from bursar.models.conditional.build import build as condition_encoder
+from bursar.models.conditional.encoder import ConditionalEncoder
+from bursar.models.conditional.spec import ConditionalSpec
+from bursar.models.conditioned import ConditionedTextEncoder
 from bursar.models.encoders import (
     Encoder,
     build_image_encoder,
     build_text_encoder,
     pretrained_config,
+    text_model,
 )
 from bursar.models.multitask import MultiTaskModel
 from bursar.models.spec import ENCODERS, ModelSpec
@@ -37,7 +44,10 @@ def build(
     folder = pretrained_source(spec, own) if tokenizer is not None and own is None else None
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_for(seed, "encoder"))
-        encoder = build_encoder(spec, tokenizer, folder, own)
+        if spec.conditional is not None and tokenizer is not None:
+            encoder = build_conditioned(spec, tokenizer, folder, list(kinds), seed)
+        else:
+            encoder = build_encoder(spec, tokenizer, folder, own)
     return MultiTaskModel(encoder, kinds, spec, seed)
 
 
@@ -52,10 +62,32 @@ def build_encoder(
     return build_text_encoder(spec, folder, tokenizer.vocabulary)
 
 
+def build_conditioned(
+    spec: ModelSpec, tokenizer: Tokenizer, folder: str | None, tasks: Sequence[str], seed: int
+) -> Encoder:
+    """Make the conditioned encoder that the spec describes, its tasks in this order."""
+    assert spec.conditional is not None
+    plain = text_model(spec, folder, tokenizer.vocabulary)
+    conditioned = build_conditional(plain, tasks, spec.conditional, seed)
+    return ConditionedTextEncoder(conditioned, spec.pooling)
+
+
+def build_conditional(
+    plain: PreTrainedModel, tasks: Sequence[str], spec: ConditionalSpec, seed: int = 0
+) -> ConditionalEncoder:
+    """Condition an encoder as a run file says it."""
+    try:
+        return condition_encoder(plain, tasks, spec, seed)
+    except UserError as error:
+        raise UserError(f"model.conditional: {error}") from None
+
+
 def pinned(spec: ModelSpec) -> ModelSpec:
     """Return the spec with the revision that its hub name means today."""
     name = spec.encoder
     if name is None or name in ENCODERS or ":" in name or spec.revision is not None:
+        return spec
+    if spec.adapt is not None:
         return spec
     found = getattr(pretrained_config(name), "_commit_hash", None)
     return spec.model_copy(update={"revision": found})

@@ -22,6 +22,7 @@ from transformers.utils import logging as transformers_logging
 
 from bursar.errors import UserError
 from bursar.models.exported import pool
+from bursar.models.frozen import Frozen, FrozenPart
 from bursar.models.spec import ModelSpec, Pooling
 from bursar.tasks.encoding import SECOND, SEGMENTS
 
@@ -73,6 +74,14 @@ class Encoder(nn.Module, ABC):
     @abstractmethod
     def forward(self, inputs: Mapping[str, Tensor]) -> Representation:
         """Return the representation of a batch."""
+
+    def frozen(self) -> FrozenPart:
+        """Return the part below everything that is trained."""
+        return Frozen(self)
+
+    def fresh(self) -> list[nn.Parameter]:
+        """Return the parameters that start from nothing, and learn at a rate of their own."""
+        return []
 
 
 class TextEncoder(Encoder):
@@ -193,17 +202,21 @@ def build_image_encoder(spec: ModelSpec) -> Encoder:
 
 def build_text_encoder(spec: ModelSpec, folder: str | None, vocabulary: int) -> Encoder:
     """The encoder that the spec names: from its folder, or with random weights if it has none."""
+    return TextEncoder(text_model(spec, folder, vocabulary), spec.pooling, spec.freeze)
+
+
+def text_model(spec: ModelSpec, folder: str | None, vocabulary: int) -> PreTrainedModel:
+    """The transformers model inside the encoder that the spec names."""
     if folder is None:
-        model: PreTrainedModel = BertModel(_small(spec, vocabulary), add_pooling_layer=False)
-    else:
-        model = _pretrained(folder, spec)
-        _long_enough(model.config, spec.max_length)
-        if spec.pooling == "first" and _is_causal(model):
-            raise UserError(
-                f"model.pooling: the first token of a {model.config.model_type} sees none of the "
-                "others, so it cannot stand for them; expected last, mean or pair, found 'first'"
-            )
-    return TextEncoder(model, spec.pooling, spec.freeze)
+        return BertModel(small_config(spec, vocabulary), add_pooling_layer=False)
+    model = _pretrained(folder, spec)
+    _long_enough(model.config, spec.max_length)
+    if spec.pooling == "first" and _is_causal(model):
+        raise UserError(
+            f"model.pooling: the first token of a {model.config.model_type} sees none of the "
+            "others, so it cannot stand for them; expected last, mean or pair, found 'first'"
+        )
+    return model
 
 
 def _long_enough(config: PreTrainedConfig, max_length: int) -> None:
@@ -229,7 +242,8 @@ def _is_causal(model: PreTrainedModel) -> bool:
     return bool((first[0] - first[1]).abs().max() < SAME * first.abs().max())
 
 
-def _small(spec: ModelSpec, vocabulary: int) -> BertConfig:
+def small_config(spec: ModelSpec, vocabulary: int) -> BertConfig:
+    """Return the configuration of `small`."""
     if spec.width % spec.attention_heads:
         raise UserError(
             f"model.width: expected a multiple of attention_heads={spec.attention_heads}, "
@@ -245,7 +259,8 @@ def _small(spec: ModelSpec, vocabulary: int) -> BertConfig:
     )
 
 
-def _pretrained(folder: str, spec: ModelSpec) -> PreTrainedModel:
+def text_config(folder: str, spec: ModelSpec) -> PreTrainedConfig:
+    """Return the configuration of a pretrained encoder with as many layers as the spec says."""
     config = pretrained_config(folder, spec.revision)
     if spec.layers is not None:
         if spec.layers > config.num_hidden_layers:
@@ -253,6 +268,11 @@ def _pretrained(folder: str, spec: ModelSpec) -> PreTrainedModel:
                 f"model.layers: found {spec.layers}, but the encoder has {config.num_hidden_layers}"
             )
         config.num_hidden_layers = spec.layers
+    return config
+
+
+def _pretrained(folder: str, spec: ModelSpec) -> PreTrainedModel:
+    config = text_config(folder, spec)
     with quiet():
         model: PreTrainedModel = AutoModel.from_pretrained(
             folder, config=config, revision=spec.revision, dtype=torch.float32

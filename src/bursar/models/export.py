@@ -17,6 +17,8 @@ from transformers import MODEL_MAPPING, PreTrainedConfig, PreTrainedModel
 from bursar.errors import UserError, unknown
 from bursar.files import whole_folder
 from bursar.models import saving
+from bursar.models.conditional.folding import stays
+from bursar.models.conditioned import ConditionedTextEncoder
 from bursar.models.encoders import TextEncoder, quiet
 from bursar.models.export_tokenizer import check_tokenizer, export_tokenizer
 from bursar.models.exported import (
@@ -94,6 +96,8 @@ def convert(model: MultiTaskModel, task: str, *, segments: bool = True) -> PreTr
     if task not in model.kinds:
         raise unknown("task", task, model.kinds)
     kind, encoder, head = model.kinds[task], model.encoder, model.heads[key(task)]
+    if isinstance(encoder, ConditionedTextEncoder):
+        encoder = _folded(encoder, task)
     text = encoder if isinstance(encoder, TextEncoder) else None
     reason = can_export(None if text is None else text.model.config, kind)
     if text is None or reason is not None:
@@ -102,6 +106,17 @@ def convert(model: MultiTaskModel, task: str, *, segments: bool = True) -> PreTr
         raise UserError(f"task {task}: a head such as {type(head).__name__} cannot be exported")
     exported = _exported(text, kind, head, task, segments)
     return _plain(exported) or exported
+
+
+def _folded(encoder: ConditionedTextEncoder, task: str) -> TextEncoder:
+    """Return the plain encoder that a conditioned one is for one task."""
+    if stay := stays(encoder.model):
+        raise UserError(
+            f"task {task}: model.conditional's {' and '.join(stay)} cannot be folded into a plain "
+            "encoder and so not be exported; train with the parts alignment, norm and bottleneck, "
+            "or use the conditioned encoder's only(task).save_pretrained in Python"
+        )
+    return TextEncoder(encoder.model.fold(task), encoder.pooling)
 
 
 def _reads_segments(encoder: Any, kind: Kind, segments: bool) -> bool:

@@ -1,17 +1,52 @@
 """An encoder's frozen lower layers, run once where they would be run again and again."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from torch import Tensor, nn
 
 
-class Frozen:
-    """The lower layers of an encoder that are not trained, as one fixed function.
+class FrozenPart(ABC):
+    """The lower part of an encoder that training does not change, as one fixed function.
 
     What a fixed function gave for an example can be kept: it was computed to score the example, and
     training can start from it. A fixed function has no dropout either; `still` sees to that.
+    """
+
+    @property
+    def by_task(self) -> bool:
+        """Whether what it gives depends on the task of a sequence, and not on its tokens alone."""
+        return False
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many layers it has."""
+
+    @abstractmethod
+    def still(self) -> None:
+        """Turn off dropout in it, which `train` had turned on."""
+
+    @abstractmethod
+    def state(self) -> Iterator[Tensor]:
+        """All tensors that its function depends on."""
+
+    @abstractmethod
+    def recording(self) -> AbstractContextManager[list[Tensor]]:
+        """Collects what its last layer gives, call by call; nothing if that is no tensor."""
+
+    @abstractmethod
+    def given(self, output: Tensor | None) -> AbstractContextManager[None]:
+        """Inside it, its layers give this output without computing it; None changes nothing."""
+
+    @abstractmethod
+    def alone(self) -> AbstractContextManager[None]:
+        """Inside it, the layers above are left out where that can be."""
+
+
+class Frozen(FrozenPart):
+    """The lower layers of any encoder that are not trained, found by looking for its layers.
 
     Args:
         encoder: any module with a stack of layers. If anything but layers is trained in it, it has

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from bursar.models.encoders import Encoder, Representation
 from bursar.models.exported import marked
-from bursar.models.frozen import Frozen
 from bursar.models.heads import LinearHead, TwoLayerHead
 from bursar.models.spec import ModelSpec
 from bursar.rng import seed_for
@@ -39,7 +38,7 @@ class MultiTaskModel(nn.Module):
     ) -> None:
         super().__init__()
         self.encoder = encoder
-        self.frozen = Frozen(encoder)
+        self.frozen = encoder.frozen()
         self.kinds = dict(kinds)
         self._ids = {name: number for number, name in enumerate(kinds)}
         heads = {name: _head(encoder, kind, spec, name, seed) for name, kind in kinds.items()}
@@ -56,6 +55,23 @@ class MultiTaskModel(nn.Module):
         with self.frozen.given(batch.inputs.get(FROZEN_STATES)):
             seen: Representation = self.encoder(batch.inputs | {TASK_IDS: self._task_ids(batch)})
         return seen
+
+    def add_task(self, name: str, kind: Kind, spec: ModelSpec, seed: int) -> None:
+        """Add a task's head behind the others; the encoder has to know the task as its last.
+
+        Args:
+            name: of the task.
+            kind: what its head has to give.
+            spec: the kind of head.
+            seed: of its first weights.
+        """
+        self.kinds[name] = kind
+        self._ids[name] = len(self._ids)
+        self.heads[key(name)] = _head(self.encoder, kind, spec, name, seed)
+
+    def task_id(self, task: str) -> int:
+        """Return the number by which encoders know a task."""
+        return self._ids[task]
 
     def _task_ids(self, batch: Batch) -> Tensor:
         device = next(self.heads.parameters()).device

@@ -9,6 +9,8 @@ from safetensors.torch import load_file, save_file
 
 from bursar.errors import UserError
 from bursar.models.build import build_encoder
+from bursar.models.conditional.encoder import ConditionalEncoder
+from bursar.models.conditioned import ConditionedTextEncoder
 from bursar.models.encoders import Encoder, TextEncoder, quiet
 from bursar.models.multitask import MultiTaskModel
 from bursar.models.spec import ModelSpec
@@ -32,6 +34,8 @@ def save(model: MultiTaskModel, tokenizer: Tokenizer | None, spec: ModelSpec, fo
     if isinstance(model.encoder, TextEncoder):
         with quiet():
             model.encoder.model.save_pretrained(folder)
+    elif isinstance(model.encoder, ConditionedTextEncoder):
+        model.encoder.model.save_pretrained(folder)
     else:
         save_file(model.encoder.state_dict(), folder / WEIGHTS)
     if tokenizer is not None:
@@ -62,14 +66,34 @@ def load(folder: Path, find: Finder | None = None) -> tuple[MultiTaskModel, Toke
     }
     own = find(spec.encoder, Encoder) if spec.encoder and ":" in spec.encoder else None
     tokenizer = pretrained_tokenizer(str(folder), spec.max_length) if about["texts"] else None
+    if spec.conditional is not None:
+        encoder = _conditioned(folder, spec, list(kinds))
+    else:
+        encoder = _plain(folder, spec, tokenizer, own)
+    model = MultiTaskModel(encoder, kinds, spec, seed=0)
+    model.heads.load_state_dict(load_file(folder / HEADS))
+    return model.eval(), tokenizer
+
+
+def _plain(
+    folder: Path, spec: ModelSpec, tokenizer: Tokenizer | None, own: type[Encoder] | None
+) -> Encoder:
     read = str(folder) if tokenizer is not None and own is None else None
     # The folder holds the encoder as it was trained, whatever revision it came from.
     encoder = build_encoder(spec.model_copy(update={"revision": None}), tokenizer, read, own)
     if not isinstance(encoder, TextEncoder):
         encoder.load_state_dict(load_file(folder / WEIGHTS))
-    model = MultiTaskModel(encoder, kinds, spec, seed=0)
-    model.heads.load_state_dict(load_file(folder / HEADS))
-    return model.eval(), tokenizer
+    return encoder
+
+
+def _conditioned(folder: Path, spec: ModelSpec, tasks: list[str]) -> Encoder:
+    model = ConditionalEncoder.from_pretrained(folder)
+    if list(model.tasks) != tasks:
+        raise UserError(
+            f"{folder}: expected the tasks {', '.join(tasks)} of {ABOUT} in its task embeddings, "
+            f"found {', '.join(model.tasks)}"
+        )
+    return ConditionedTextEncoder(model, spec.pooling)
 
 
 def _about(folder: Path) -> dict[str, Any]:

@@ -1,13 +1,35 @@
 """What a run file can say about the model."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from bursar.errors import UserError
+from bursar.models.conditional.spec import ConditionalSpec, checked
 
 ENCODERS = ("minilm", "small", "cnn", "lenet")
 """The encoders that have names of their own."""
 
 Pooling = Literal["mean", "first", "last", "pair"]
+
+
+class AdaptSpec(BaseModel):
+    """The conditioned model of a finished run, from which a new task starts.
+
+    Args:
+        model: the folder of the model.
+        row: the task whose embedding the new task's starts from; None for a random one.
+        head: the task whose head the new task's starts from; None for a new one.
+        train_all: train all that the model's own run trained, not the new row and head alone.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str
+    row: str | None = None
+    head: str | None = None
+    train_all: bool = False
 
 
 class ModelSpec(BaseModel):
@@ -23,7 +45,11 @@ class ModelSpec(BaseModel):
         options: arguments of an encoder of one's own.
         given: the class of a model that was made in Python; the run fills it in.
         layers: use only this many of the lower layers; all if None.
-        freeze: how many of the lower layers, with the embeddings, are not trained.
+        freeze: how many of the lower layers, with the embeddings, are not trained. A conditioned
+            encoder is frozen by `conditional.freeze`.
+        conditional: makes the encoder a task-conditioned one, as in Pilault et al. (2021): `true`,
+            or a mapping of the words of `ConditionalSpec`.
+        adapt: start from the model of a finished run, with one task more; `bursar adapt` writes it.
         pooling: what a sequence's head sees: the mean of its tokens, its first token, its last one
             (of a decoder, whose first token sees no others), or `pair`: the means u and v of its
             two texts, |u - v| and u * v, as in Guo et al. (2019).
@@ -44,6 +70,8 @@ class ModelSpec(BaseModel):
     given: str | None = None
     layers: int | None = Field(default=None, ge=1)
     freeze: int = Field(default=0, ge=0)
+    conditional: ConditionalSpec | None = None
+    adapt: AdaptSpec | None = None
     pooling: Pooling = "mean"
     head: Literal["linear", "two_layer"] = "linear"
     head_width: int = Field(default=256, ge=1)
@@ -52,3 +80,26 @@ class ModelSpec(BaseModel):
     width: int = Field(default=128, ge=8)
     attention_heads: int = Field(default=4, ge=1)
     vocabulary: int = Field(default=8000, ge=64)
+
+    @field_validator("conditional", mode="before")
+    @classmethod
+    def _spelled_out(cls, said: Any) -> Any:
+        if isinstance(said, bool):
+            return ConditionalSpec() if said else None
+        return checked(dict(said), "model.conditional") if isinstance(said, Mapping) else said
+
+    @model_validator(mode="after")
+    def _fits(self) -> "ModelSpec":
+        if self.conditional is None:
+            return self
+        if self.freeze:
+            raise UserError(
+                f"model.freeze: found {self.freeze} beside model.conditional, which says itself "
+                "what is frozen; expected model.conditional.freeze alone"
+            )
+        if self.encoder in ("cnn", "lenet") or ":" in (self.encoder or ""):
+            raise UserError(
+                "model.conditional: expected a BERT, RoBERTa or ELECTRA encoder, "
+                f"found {self.encoder!r}"
+            )
+        return self

@@ -37,6 +37,8 @@ def pretrained_source(spec: ModelSpec, own: type[Encoder] | None = None) -> str 
         spec: of the model.
         own: the encoder of one's own that it names; only its tokenizer may be pretrained.
     """
+    if spec.adapt is not None:
+        return spec.adapt.model
     if own is not None:
         return own.tokenizer
     if spec.encoder == "small":

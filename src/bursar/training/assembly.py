@@ -10,6 +10,7 @@ from torch import nn
 
 from bursar.config import RunConfig, build_decider, is_own, own_class
 from bursar.errors import UserError
+from bursar.models.adapting import adapted
 from bursar.models.build import build, pinned
 from bursar.models.encoders import Encoder
 from bursar.models.tokenizers import Corpus, tokenizer_for
@@ -83,7 +84,10 @@ def assemble(
     check_decider(config, prepared)
     if model is None:
         kinds = {entry.task.name: entry.task.kind for entry in prepared}
-        model = build(config.model, kinds, tokenizer, config.seed, own)
+        if config.model.adapt is not None:
+            model = adapted(config.model, kinds, config.seed)
+        else:
+            model = build(config.model, kinds, tokenizer, config.seed, own)
     return Assembled(config, prepared, tokenizer, model, cache)
 
 

@@ -68,7 +68,7 @@ class FrozenStates:
         if shape[0] * shape[1] * np.dtype(np.float32).itemsize > self._room:
             log.warning("%s: frozen layers run each time: there are too many states to cache", task)
             return split
-        path = self._folder / f"{self._key(split)}.npy"
+        path = self._folder / f"{self._key(task, split, self._model)}.npy"
         if not path.exists():
             if not self._exact(task, split, self._model):
                 log.warning("%s: frozen layers run each time: states are not all they give", task)
@@ -80,12 +80,13 @@ class FrozenStates:
         states = np.load(path, mmap_mode="r")
         return replace(split, ragged={**split.ragged, FROZEN_STATES: states})
 
-    def _key(self, split: Encoded) -> str:
+    def _key(self, task: str, split: Encoded, model: MultiTaskModel) -> str:
         """Return what names all that the states depend on: the layers, and what they read."""
         sequences = split.sequences if split.sequences is not None else np.empty(0)
         read = [split.ragged[IDS], split.offsets, sequences, *split.per_sequence.values()]
         parts = [np.ascontiguousarray(array).tobytes() for array in read]
-        settings = f"{FORMAT} {self._batch} {self._device.type} {self._function}"
+        whose = model.task_id(task) if model.frozen.by_task else ""
+        settings = f"{FORMAT} {self._batch} {self._device.type} {self._function} {whose}"
         return _digest(settings.encode(), *parts)
 
     @torch.inference_mode()

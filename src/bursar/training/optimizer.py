@@ -1,6 +1,6 @@
 """The optimiser, with warm-up and linear decay."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import nn
@@ -12,13 +12,7 @@ from bursar.models.multitask import MultiTaskModel
 
 
 def build_optimizer(model: nn.Module, config: Optimizer) -> TorchOptimizer:
-    """Make the optimiser: encoder and heads, each with and without weight decay.
-
-    In a module of one's own nothing is known of heads, and all of it learns at the same rate.
-    """
-    modules: list[tuple[nn.Module, float]] = [(model, 1.0)]
-    if isinstance(model, MultiTaskModel):
-        modules = [(model.encoder, 1.0), (model.heads, config.head_factor)]
+    """Make the optimiser: encoder, what is new in it, and heads, with and without weight decay."""
     groups = [
         {
             "params": params,
@@ -26,8 +20,8 @@ def build_optimizer(model: nn.Module, config: Optimizer) -> TorchOptimizer:
             "base_lr": config.lr * factor,
             "weight_decay": decay,
         }
-        for module, factor in modules
-        for params, decay in zip(_split(module), (config.weight_decay, 0.0), strict=True)
+        for parameters, factor in _at_rates(model, config)
+        for params, decay in zip(_split(parameters), (config.weight_decay, 0.0), strict=True)
         if params
     ]
     if config.name == "sgd":
@@ -35,9 +29,27 @@ def build_optimizer(model: nn.Module, config: Optimizer) -> TorchOptimizer:
     return AdamW(groups, fused=True)
 
 
-def _split(module: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+def _at_rates(model: nn.Module, config: Optimizer) -> list[tuple[list[nn.Parameter], float]]:
+    """Return the parameters that learn at one rate, with its factor.
+
+    In a module of one's own nothing is known of heads, and all of it learns at the same rate.
+    """
+    if not isinstance(model, MultiTaskModel):
+        return [(list(model.parameters()), 1.0)]
+    fresh = model.encoder.fresh()
+    new = {id(parameter) for parameter in fresh}
+    return [
+        ([p for p in model.encoder.parameters() if id(p) not in new], 1.0),
+        (fresh, config.conditional_factor),
+        (list(model.heads.parameters()), config.head_factor),
+    ]
+
+
+def _split(
+    parameters: Sequence[nn.Parameter],
+) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     """Trained parameters: matrices, then biases and norms, which weight decay leaves alone."""
-    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    trained = [parameter for parameter in parameters if parameter.requires_grad]
     return [p for p in trained if p.ndim > 1], [p for p in trained if p.ndim <= 1]
 
 

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bursar.models.frozen import Frozen
+from bursar.models.frozen import Frozen, FrozenPart
 from bursar.rng import seed_for
 from bursar.selection import Selector, example_scores
 from bursar.tasks.batches import Batch, TaskItems
@@ -57,7 +57,7 @@ class Scorer:
         self._kinds = {name: task.kind for name, task in engine.tasks.items()}
         self._score = selector.score
         self._passes = selector.passes if _drops(engine.model) else 1
-        self._frozen: Frozen = getattr(engine.model, "frozen", None) or Frozen(nn.Identity())
+        self._frozen: FrozenPart = getattr(engine.model, "frozen", None) or Frozen(nn.Identity())
         # Before anything is known, a regression's squared error is its labels' variance.
         self._residuals = {n: 1.0 for n, kind in self._kinds.items() if kind.name == "regress"}
 

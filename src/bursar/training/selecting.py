@@ -21,7 +21,7 @@ from bursar.training.driver import Driver
 from bursar.training.engine import Engine
 from bursar.training.prepare import Prepared
 from bursar.training.scoring import Candidates, Scorer
-from bursar.training.stepper import Stepper
+from bursar.training.stepper import Stepper, task_weights
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,8 +43,9 @@ class SelectionDriver(Driver):
     """Trains each step of the budget on the examples that a selector chooses.
 
     Candidates come from each task's stream, so a batch of them has like lengths. The chosen ones of
-    all tasks make one mixed batch, which passes through the model once; each example counts the
-    same. Where lower layers are frozen, training starts from what they gave in scoring.
+    all tasks make one mixed batch, which passes through the model once; how much each of them
+    counts is up to the run's `loss`. Where lower layers are frozen, training starts from what they
+    gave in scoring.
     """
 
     decider: Selector
@@ -81,8 +82,7 @@ class SelectionDriver(Driver):
             self._waiting = self.select(step)
         chosen = self._waiting.pop(0)
         batch = self._batch(chosen)
-        weights = {part.task: len(part.items) / batch.examples for part in batch}
-        moved = self.stepper.step(step, batch, weights)
+        moved = self.stepper.step(step, batch, task_weights(batch, self.engine.config.loss))
         losses = self.stepper.read(step, batch, moved)
         for part in batch:
             self.usage.add(part.task, part.items)

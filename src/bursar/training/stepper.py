@@ -31,6 +31,24 @@ class Moved:
     length: Tensor
 
 
+def task_weights(batch: Batch, loss: str) -> dict[str, float]:
+    """Return how much each task's mean loss counts in the loss of a mixed batch.
+
+    Equation 1 of Pilault et al. (2021) is the sum over tasks; their code takes the mean over the
+    tasks that are in the batch.
+
+    Args:
+        batch: what is trained on.
+        loss: `examples` (every example alike), `mean` or `sum` (every task alike).
+    """
+    match loss:
+        case "mean":
+            return dict.fromkeys(batch.tasks, 1 / len(batch.parts))
+        case "sum":
+            return dict.fromkeys(batch.tasks, 1.0)
+    return {part.task: len(part.items) / batch.examples for part in batch}
+
+
 class Stepper:
     """Takes optimiser steps, with warm-up and decay, on weighted losses.
 

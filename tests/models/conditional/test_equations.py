@@ -20,6 +20,7 @@ class Reference:
 
     def __init__(self, conditioned: ConditionalEncoder) -> None:
         self.w = {name: t.double() for name, t in conditioned.state_dict().items()}
+        self.rows = [self.w[f"task_embeddings.rows.z_{task}"] for task in conditioned.tasks]
         self.family = conditioned.config.model_type
         self.eps = conditioned.config.layer_norm_eps
         self.layers = conditioned.config.num_hidden_layers
@@ -115,7 +116,7 @@ class Reference:
         return self.conditional_norm(f"{condition}.norms.1", f"{at}.output.LayerNorm", f + a, z)
 
     def __call__(self, ids: Tensor, second: Tensor, task: int) -> Tensor:
-        z = self.w[f"task_embeddings.rows.{task}"]
+        z = self.rows[task]
         h = self.embed(ids, second, z)
         f = torch.zeros_like(h)
         for number in range(self.layers):
@@ -205,7 +206,7 @@ def test_hidden_states_are_what_enters_each_layer_and_leaves_the_last(make, batc
     columns = batch(padded=False)
     out = conditioned(**columns, task_ids=torch.tensor(IDS), output_hidden_states=True)
     reference = Reference(conditioned)
-    z = reference.w["task_embeddings.rows.2"]
+    z = reference.rows[2]
     first = reference.embed(columns["input_ids"][0], columns["token_type_ids"][0], z)
     assert len(out.hidden_states) == 3
     assert (out.hidden_states[0][0] - first).abs().max() < 1e-5

@@ -24,12 +24,19 @@ def output(conditioned, batch, ids):
 @pytest.mark.parametrize("row", ["old", None, torch.ones(12)], ids=["copied", "random", "given"])
 def test_old_tasks_keep_every_bit(conditioned, batch, row):
     before = output(conditioned, batch(), IDS)
-    rows = list(conditioned.task_embeddings.rows)
+    rows = [conditioned.task_embeddings.row(task) for task in conditioned.tasks]
     new = conditioned.add_task("new", row)
     assert conditioned.tasks == ("old", "older", "new")
     assert torch.equal(output(conditioned, batch(), IDS), before)
-    assert all(a is b for a, b in zip(rows, conditioned.task_embeddings.rows, strict=False))
-    assert new is conditioned.task_embeddings.rows[2]
+    now = [conditioned.task_embeddings.row(task) for task in conditioned.tasks]
+    assert all(a is b for a, b in zip([*rows, new], now, strict=True))
+
+
+def test_a_row_is_its_own_task_s_whatever_the_order_of_the_names(make):
+    conditioned = condition(make(), ["b", "c", "a"], rank=2)
+    table = conditioned.task_embeddings(torch.arange(3))
+    for number, task in enumerate(conditioned.tasks):
+        assert torch.equal(table[number], conditioned.task_embeddings.row(task))
 
 
 def test_a_copied_task_starts_as_its_source_and_a_random_one_does_not(conditioned, batch):

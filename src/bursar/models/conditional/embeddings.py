@@ -7,13 +7,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bursar.errors import UserError, unknown
+from bursar.models.multitask import key
 from bursar.rng import seed_for
 
 
 class TaskEmbeddings(nn.Module):
-    """The table z of task embeddings; every row is a parameter of its own.
+    """The table z of task embeddings; every row is a parameter of its own, named by its task.
 
-    So a new row trains while the old ones stay as they are, to the last bit. A row's first values
+    So a new row trains while the old ones stay as they are, to the last bit, and a row is found
+    again among saved weights when the tasks have changed. A row's first values
     are N(0, 1), and depend on the seed and the task's name alone. (The paper's code has N(0, 0.02)
     and one shared d x d matrix behind it; here every generator reads the row itself.)
 
@@ -33,7 +35,8 @@ class TaskEmbeddings(nn.Module):
             raise UserError(f"tasks: expected at least one name, each once, found {list(tasks)}")
         self.width = width
         self.tasks = tuple(tasks)
-        self.rows = nn.ParameterList([random_row(task, width, seed) for task in tasks])
+        rows = {row_name(task): random_row(task, width, seed) for task in tasks}
+        self.rows = nn.ParameterDict(rows)
 
     def forward(self, task_ids: Tensor) -> Tensor:
         """Return the rows of the tasks, shape `(sequences, width)`.
@@ -42,7 +45,12 @@ class TaskEmbeddings(nn.Module):
             task_ids: shape `(sequences,)`, integers.
         """
         self.check(task_ids)
-        return functional.embedding(task_ids, torch.stack(tuple(self.rows)))
+        return functional.embedding(task_ids, self.table())
+
+    def table(self) -> Tensor:
+        """Return the rows in the order of the tasks, shape `(tasks, width)`."""
+        # The dictionary's own order is another one: torch sorts the names.
+        return torch.stack([self.rows[row_name(task)] for task in self.tasks])
 
     def check(self, task_ids: Tensor) -> None:
         """Raise if they are not one id of the table a sequence."""
@@ -68,7 +76,8 @@ class TaskEmbeddings(nn.Module):
 
     def row(self, task: str) -> nn.Parameter:
         """Return a task's row, the parameter itself."""
-        found: nn.Parameter = self.rows[self.index(task)]
+        self.index(task)
+        found: nn.Parameter = self.rows[row_name(task)]
         return found
 
     def append(self, task: str, row: Tensor) -> None:
@@ -84,9 +93,19 @@ class TaskEmbeddings(nn.Module):
             raise UserError(
                 f"task {task!r}: expected a row of shape ({self.width},), found {tuple(row.shape)}"
             )
-        like = self.rows[0]
-        self.rows.append(nn.Parameter(row.detach().to(like.device, like.dtype, copy=True)))
+        like = self.row(self.tasks[0])
+        new = nn.Parameter(row.detach().to(like.device, like.dtype, copy=True))
+        self.rows[row_name(task)] = new
         self.tasks = (*self.tasks, task)
+
+
+def row_name(task: str) -> str:
+    """Return what a task's row is called; a plain name might be one of torch's own, as `copy` is.
+
+    >>> row_name("copy")
+    'z_copy'
+    """
+    return f"z_{key(task)}"
 
 
 def random_row(task: str, width: int, seed: int) -> nn.Parameter:

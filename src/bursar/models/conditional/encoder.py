@@ -62,7 +62,7 @@ class ConditionalEncoder(nn.Module):
     def ids(self, tasks: Sequence[str]) -> Tensor:
         """Return the ids of named tasks, one a sequence, shape `(sequences,)`."""
         places = [self.task_embeddings.index(task) for task in tasks]
-        return torch.tensor(places, device=self.task_embeddings.rows[0].device)
+        return torch.tensor(places, device=self.task_embeddings.row(self.tasks[0]).device)
 
     def forward(
         self,
@@ -129,6 +129,24 @@ class ConditionalEncoder(nn.Module):
             *_, hidden = self._layers(hidden, attention_mask, codes, 0, count)
         return hidden
 
+    @torch.no_grad()
+    def entering(
+        self, input_ids: Tensor, task_ids: Tensor, token_type_ids: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return what the embeddings give, and what of it enters the first layer: aligned.
+
+        Args:
+            input_ids: shape `(sequences, tokens)`.
+            task_ids: places in `tasks`, shape `(sequences,)`.
+            token_type_ids: as in `forward`.
+
+        Returns:
+            Both of shape `(sequences, tokens, width)`; the same where there is no alignment.
+        """
+        codes = self.task_embeddings(task_ids)
+        embedded = self._embedded(input_ids, token_type_ids, None)
+        return embedded, self._aligned(embedded, codes)
+
     def _embed(
         self,
         input_ids: Tensor,
@@ -137,13 +155,21 @@ class ConditionalEncoder(nn.Module):
         codes: Tensor,
     ) -> Tensor:
         """Return what enters the first layer."""
+        return self._aligned(self._embedded(input_ids, token_type_ids, position_ids), codes)
+
+    def _aligned(self, hidden: Tensor, codes: Tensor) -> Tensor:
+        return hidden if self.alignment is None else self.alignment(hidden, codes)
+
+    def _embedded(
+        self, input_ids: Tensor, token_type_ids: Tensor | None, position_ids: Tensor | None
+    ) -> Tensor:
         encoder: Any = self.encoder
         hidden: Tensor = encoder.embeddings(
             input_ids=input_ids, token_type_ids=token_type_ids, position_ids=position_ids
         )
         if hasattr(encoder, "embeddings_project"):
             hidden = encoder.embeddings_project(hidden)
-        return hidden if self.alignment is None else self.alignment(hidden, codes)
+        return hidden
 
     def _layers(
         self,
@@ -188,6 +214,24 @@ class ConditionalEncoder(nn.Module):
         return sum(name.startswith("encoder.encoder.layer.") for name in below)
 
     @property
+    def fixed_by_task(self) -> bool:
+        """Whether what the fixed layers give depends on the task."""
+        added = {id(p) for p in self.parameters()} - {id(p) for p in self.encoder.parameters()}
+        return any(id(p) in added for module in self.fixed_modules() for p in module.parameters())
+
+    def fixed_modules(self) -> list[nn.Module]:
+        """Return the modules up to the last fixed layer, in the order of running."""
+        count = self.fixed_layers
+        if not count:
+            return []
+        found = []
+        for name, module in self._in_order():
+            found.append(module)
+            if name == f"encoder.encoder.layer.{count - 1}":
+                break
+        return found
+
+    @property
     def lowest_trained(self) -> str | None:
         """The name of the first module, in the order of running, that training changes.
 
@@ -216,13 +260,8 @@ class ConditionalEncoder(nn.Module):
     def train(self, mode: bool = True) -> Self:
         """Turn dropout on or off, but in the layers that are fixed."""
         super().train(mode)
-        count = self.fixed_layers
-        if count:
-            names = dict(self._in_order())
-            for name, module in names.items():
-                if name == f"encoder.encoder.layer.{count}":
-                    break
-                module.eval()
+        for module in self.fixed_modules():
+            module.eval()
         return self
 
     def add_task(self, task: str, row: Tensor | str | None = None, seed: int = 0) -> nn.Parameter:

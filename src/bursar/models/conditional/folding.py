@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 from bursar.errors import UserError
 from bursar.models.conditional.alignment import DiagonalAlignment
 from bursar.models.conditional.bottleneck import ConditionalBottleneck
-from bursar.models.conditional.embeddings import TaskEmbeddings
+from bursar.models.conditional.embeddings import TaskEmbeddings, row_name
 from bursar.models.conditional.encoder import ConditionalEncoder
 from bursar.models.conditional.families import layers_of, norms_of
 from bursar.models.conditional.layer import ConditionalLayer
@@ -57,7 +57,7 @@ def only(conditioned: ConditionalEncoder, task: str) -> ConditionalEncoder:
     if not stay:
         raise UserError(f"only: everything of task {task!r} can be folded; expected a call of fold")
     embeddings = TaskEmbeddings([task], conditioned.task_embeddings.width)
-    embeddings.rows[0] = kept
+    embeddings.rows[row_name(task)] = kept
     matrix = conditioned.alignment if "alignment" in stay else None
     layers = [
         ConditionalLayer(copy.deepcopy(layer.attention), side=copy.deepcopy(layer.side))

@@ -1,0 +1,47 @@
+"""How many parameters the model of a run file has, counted without loading any."""
+
+from collections.abc import Sequence
+
+import torch
+from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
+
+from bursar.errors import UserError
+from bursar.models.build import build_conditional
+from bursar.models.conditional.count import ParameterCount, count_parameters
+from bursar.models.encoders import TextEncoder, quiet, small_config, text_config
+from bursar.models.spec import ModelSpec
+from bursar.models.tokenizers import pretrained_source
+
+
+def parameters_of(spec: ModelSpec, tasks: Sequence[str]) -> ParameterCount:
+    """Count the parameters of a text encoder, plain or conditioned, for so many tasks.
+
+    Nothing is loaded but the encoder's configuration. The vocabulary of `small` is counted as large
+    as it may become. Heads are not counted.
+
+    Args:
+        spec: what a run file says of the model.
+        tasks: the names of the tasks.
+    """
+    if spec.encoder in ("cnn", "lenet") or ":" in (spec.encoder or ""):
+        raise UserError(f"model.encoder: expected a text encoder to count, found {spec.encoder!r}")
+    with torch.device("meta"):
+        plain = _plain(spec)
+        if spec.conditional is not None:
+            return count_parameters(build_conditional(plain, tasks, spec.conditional))
+        encoder = TextEncoder(plain, spec.pooling, spec.freeze).model
+    sizes = [(p.numel(), p.requires_grad) for p in encoder.parameters()]
+    trained = sum(size for size, moves in sizes if moves)
+    return ParameterCount(len(tasks), sum(size for size, _ in sizes), trained, 0, 0, 0, 0)
+
+
+def _plain(spec: ModelSpec) -> PreTrainedModel:
+    folder = pretrained_source(spec)
+    config: PreTrainedConfig = (
+        small_config(spec, spec.vocabulary) if folder is None else text_config(folder, spec)
+    )
+    with quiet():
+        model: PreTrainedModel = AutoModel.from_config(config)
+    if getattr(model, "pooler", None) is not None:
+        setattr(model, "pooler", None)  # noqa: B010 (its type knows no None)
+    return model
