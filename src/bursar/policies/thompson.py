@@ -239,9 +239,7 @@ class Thompson(Policy):
             for k, (task, pulls) in enumerate(zip(self.tasks, self._pulls, strict=True))
         ]
 
-    def select(
-        self, top: int = 2, threshold: float = 0.5, credibility: float = 0.95
-    ) -> list[str]:
+    def select(self, top: int = 2, threshold: float = 0.5, credibility: float = 0.95) -> list[str]:
         """Return the primary and the tasks that help it, see `helpful`.
 
         Args:

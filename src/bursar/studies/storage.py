@@ -105,9 +105,7 @@ def _one_sentence(shown: str) -> Iterator[None]:
     try:
         yield
     except ImportError:
-        raise UserError(
-            f"storage {shown}: needs psycopg; pip install 'bursar[postgres]'"
-        ) from None
+        raise UserError(f"storage {shown}: needs psycopg; pip install 'bursar[postgres]'") from None
     except RuntimeError as error:  # Optuna's word for another version of its tables
         raise UserError(f"storage {shown}: {_first(error)}") from None
     except (SQLAlchemyError, StorageInternalError) as error:

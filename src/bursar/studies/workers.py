@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, Trial
 
 log = logging.getLogger(__name__)
-_SLOT = "slot"
+SLOT = "slot"
+"""The attribute of a trial that names its slot."""
 _PURPOSE = "purpose"
 _THREADS = "OMP_NUM_THREADS"
 
@@ -100,10 +101,11 @@ class SharedStudy:
     def prepare(self, slots: Sequence[Slot]) -> None:
         """Add the trials that are not there yet."""
         with self.alone():
-            there = {trial.user_attrs.get(_SLOT) for trial in self._study.get_trials(deepcopy=False)}
+            trials = self._study.get_trials(deepcopy=False)
+            there = {trial.user_attrs[SLOT] for trial in trials}
             for slot in slots:
                 if slot.key not in there:
-                    self._study.enqueue_trial(dict(slot.params), user_attrs={_SLOT: slot.key})
+                    self._study.enqueue_trial(dict(slot.params), user_attrs={SLOT: slot.key})
 
     def work(self, play: Play, keys: Sequence[str] | None = None) -> None:
         """Take up trials until all of them are finished, here or by other workers.
@@ -129,14 +131,14 @@ class SharedStudy:
     def finished(self) -> "dict[str, FrozenTrial]":
         """Return the finished trials by their slots' keys, in order."""
         trials = self._study.get_trials(deepcopy=False)
-        return {t.user_attrs[_SLOT]: t for t in trials if t.state.is_finished()}
+        return {t.user_attrs[SLOT]: t for t in trials if t.state.is_finished()}
 
     def _unfinished(self, keys: Sequence[str] | None) -> list[int]:
         trials = self._study.get_trials(deepcopy=False)
         return [
             trial.number
             for trial in trials
-            if not trial.state.is_finished() and (keys is None or trial.user_attrs[_SLOT] in keys)
+            if not trial.state.is_finished() and (keys is None or trial.user_attrs[SLOT] in keys)
         ]
 
     def _numbered(self, number: int) -> "FrozenTrial":
@@ -206,7 +208,7 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def helpers(count: int, work: Callable[..., None], *arguments: Any) -> Iterator[None]:
+def helpers(count: int, work: Callable[..., object], *arguments: Any) -> Iterator[None]:
     """Let processes do the same work beside what is done inside the context.
 
     They take no part in the result: whoever is inside finishes what they leave, and so learns of
@@ -220,8 +222,8 @@ def helpers(count: int, work: Callable[..., None], *arguments: Any) -> Iterator[
     processes: list[SpawnProcess] = []
     with _stoppable(), _divided_cores(count + 1):
         try:
-            for number in range(count):
-                processes.append(_started(number, work, arguments))
+            # One by one, so that those that were started are stopped if one cannot be.
+            processes.extend(_started(number, work, arguments) for number in range(count))
             yield
         except BaseException:
             for process in processes:
@@ -250,7 +252,7 @@ def _divided_cores(workers: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _started(number: int, work: Callable[..., None], arguments: Sequence[Any]) -> SpawnProcess:
+def _started(number: int, work: Callable[..., object], arguments: Sequence[Any]) -> SpawnProcess:
     # Spawned, because a forked process inherits torch's threads as locks that nobody releases.
     context = multiprocessing.get_context("spawn")
     process = context.Process(target=_helped, args=(work, *arguments), name=f"worker-{number + 2}")
@@ -264,7 +266,7 @@ def _started(number: int, work: Callable[..., None], arguments: Sequence[Any]) -
     return process
 
 
-def _helped(work: Callable[..., None], *arguments: Any) -> None:
+def _helped(work: Callable[..., object], *arguments: Any) -> None:
     try:
         work(*arguments)
     except BursarError as error:

@@ -9,7 +9,7 @@ from bursar.studies.autosem.search import Search, folder_of
 from bursar.studies.autosem.settings import Plan
 from bursar.studies.autosem.spent import Spent
 from bursar.studies.storage import Storage
-from bursar.studies.workers import SharedStudy, Slot
+from bursar.studies.workers import SLOT, SharedStudy, Slot
 from bursar.training.folder import SCORES
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _folder(plan: Plan, found: Search, seed: int) -> Path:
 
 
 def _play(plan: Plan, found: Search, seeds: dict[str, int], trial: "Trial") -> float:
-    seed = seeds[trial.user_attrs["slot"]]
+    seed = seeds[trial.user_attrs[SLOT]]
     folder = _folder(plan, found, seed)
     there = (folder / SCORES).exists()
     done = plan.run(plan.mixing(found.best.ratio, seed), folder, f"final, seed {seed}")

@@ -10,7 +10,7 @@ from bursar.config import RunConfig
 from bursar.files import write_whole
 from bursar.search.ratios import Ratio
 from bursar.studies.autosem.final import FinalRun, train
-from bursar.studies.autosem.search import Search, search
+from bursar.studies.autosem.search import Search, Tried, search
 from bursar.studies.autosem.selection import Selection, select
 from bursar.studies.autosem.settings import Plan, Settings, made_plan, name_of
 from bursar.studies.autosem.spent import Spent
@@ -57,6 +57,20 @@ class AutosemResult:
         }
         return stages | {"total": Spent.total(stages.values())}
 
+    def verdict(self) -> str:
+        """Return in a sentence which candidates help, in what ratio, and at what price."""
+        best, alone = self.search.best, self.search.alone
+        helping = [task for task in self.selection.auxiliaries if best.ratio[task]]
+        ratio = ":".join(str(count) for count in best.ratio.values())
+        cost = f"{self.spent['total'].steps:,} steps were spent"
+        if not helping:
+            return f"No candidate helps {self.primary}: alone it is best, {_of(best)}; {cost}."
+        against = f", against {_of(alone)} alone" if alone is not None else ""
+        return (
+            f"{self.primary} is best with {' and '.join(helping)}, "
+            f"{':'.join(best.ratio)} = {ratio}: {_of(best)}{against}; {cost}."
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON-able values."""
         alone = self.search.alone
@@ -70,6 +84,10 @@ class AutosemResult:
             "utilities": [asdict(each) for each in self.selection.utilities],
             "trials": [asdict(each) for each in self.search.tried],
         }
+
+
+def _of(tried: Tried) -> str:
+    return f"{100 * tried.value:.1f}"
 
 
 def autosem(

@@ -69,7 +69,11 @@ class Search:
     @property
     def best(self) -> Tried:
         """The finished trial with the highest value; of equal ones, the first."""
-        return max((t for t in self.tried if not t.pruned), key=lambda t: (t.value, -t.number))
+        return self.ranked()[0]
+
+    def ranked(self) -> list[Tried]:
+        """Return the trials, finished ones first, the best of them first."""
+        return sorted(self.tried, key=lambda t: (t.pruned, -t.value, t.number))
 
     @property
     def spent(self) -> Spent:
@@ -128,9 +132,7 @@ def first_ratios(plan: Plan, space: RatioSpace, utilities: Sequence[Utility]) ->
 
 
 def _inside(space: RatioSpace, ratio: Mapping[str, int]) -> bool:
-    return all(
-        ratio[task] > 0 or low == 0 for task, (low, _) in space.ranges.items()
-    )
+    return all(ratio[task] > 0 or low == 0 for task, (low, _) in space.ranges.items())
 
 
 def _slots(plan: Plan, space: RatioSpace, known: Sequence[Ratio]) -> list[Slot]:
@@ -232,9 +234,7 @@ class Reporter:
     def advanced(self, record: UnitRecord) -> None:
         """Nothing."""
 
-    def evaluated(
-        self, step: int, scores: Mapping[str, Scores], score: float, best: bool
-    ) -> None:
+    def evaluated(self, step: int, scores: Mapping[str, Scores], score: float, best: bool) -> None:
         """Report; raise if the trial is hopeless and there are steps left to save."""
         from optuna import TrialPruned
 

@@ -1,14 +1,14 @@
 """Stage 1: which candidates help the primary task."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bursar.errors import UserError
 from bursar.journal import Step, read_latest
 from bursar.policies import Outcome, Thompson, Utility
 from bursar.policies.thompson import helpful
-from bursar.errors import UserError
 from bursar.studies.autosem.settings import Plan
 from bursar.studies.autosem.spent import Spent
 from bursar.studies.storage import Storage
@@ -34,7 +34,7 @@ class Selection:
 
     auxiliaries: tuple[str, ...]
     utilities: Sequence[Utility] = ()
-    spent: Spent = Spent()
+    spent: Spent = field(default_factory=Spent)
 
 
 def select(plan: Plan, storage: Storage) -> Selection:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from bursar.config import RunConfig, changed
+from bursar.config import OF_MACHINE, RunConfig, changed
 from bursar.errors import UserError, unknown
 from bursar.families import FAMILIES
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from bursar.training.watching import Watcher
 
 Stage = Literal["selection", "search"]
-OWN_PLACE = ("data", "device", "code")
-"""Keys of a run file in which the machines of one study may differ."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +99,7 @@ class Plan:
 
     def purpose(self) -> dict[str, Any]:
         """Return what all workers of the study have to agree on."""
-        asked = self.config.model_dump(mode="json", exclude=set(OWN_PLACE))
+        asked = self.config.model_dump(mode="json", exclude=set(OF_MACHINE))
         own = {key: _jsonable(value) for key, value in asdict(self.settings).items()}
         return {**asked, **own, "primary": self.primary, "candidates": list(self.candidates)}
 

@@ -56,7 +56,7 @@ def _with_primary(space: RatioSpace, wanted: Sequence[float], count: int) -> Rat
     return dict(zip(space.tasks, [count, *others], strict=True))
 
 
-def _distance(ratio: Ratio, wanted: Sequence[float]) -> float:
+def _distance(ratio: Mapping[str, int], wanted: Sequence[float]) -> float:
     total = sum(ratio.values())
     return sum(
         abs(count / total - share) for count, share in zip(ratio.values(), wanted, strict=True)
