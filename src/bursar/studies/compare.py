@@ -168,18 +168,19 @@ def share(jobs: Jobs, url: str) -> "list[tuple[Job, Finished]]":
     from bursar.studies.workers import SLOT, SharedStudy, Slot
     from bursar.training.folder import finished_from
 
-    study = SharedStudy(open_storage(url), f"compare/{jobs.config.name}")
-    study.for_purpose(_common(jobs.config))
     by_key = {job.key: job for job in jobs.jobs}
-    study.prepare([Slot(key) for key in by_key])
 
     def play(trial: "Trial") -> float:
         done = jobs.run(by_key[trial.user_attrs[SLOT]])
         trial.set_user_attr("finished", asdict(done))
         return done.score if done.objective is None else done.objective
 
-    study.work(play, list(by_key))
-    done = study.finished()
+    with open_storage(url) as storage:
+        study = SharedStudy(storage, f"compare/{jobs.config.name}")
+        study.for_purpose(_common(jobs.config))
+        study.prepare([Slot(key) for key in by_key])
+        study.work(play, list(by_key))
+        done = study.finished()
     return [(job, finished_from(done[key].user_attrs["finished"])) for key, job in by_key.items()]
 
 

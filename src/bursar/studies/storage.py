@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from bursar.errors import UserError
 from bursar.studies.locks import FileLocks, Locks, PostgresLocks
@@ -21,7 +21,7 @@ _PATIENCE = 60
 
 @dataclass(frozen=True)
 class Storage:
-    """An open storage.
+    """An open storage; leaving its context closes it.
 
     Args:
         trials: Optuna's part of it.
@@ -30,6 +30,13 @@ class Storage:
 
     trials: "RDBStorage"
     locks: Locks
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.trials.remove_session()
+        self.trials.engine.dispose()
 
 
 def default_url(folder: Path) -> str:

@@ -161,7 +161,7 @@ def follow(plan: Plan) -> AutosemResult:
     Args:
         plan: of the study.
     """
-    storage = open_storage(plan.storage)
-    selection = select(plan, storage)
-    found = search(plan, selection, storage)
-    return AutosemResult(plan.primary, selection, found, train(plan, found, storage))
+    with open_storage(plan.storage) as storage:
+        selection = select(plan, storage)
+        found = search(plan, selection, storage)
+        return AutosemResult(plan.primary, selection, found, train(plan, found, storage))
