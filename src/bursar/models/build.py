@@ -54,7 +54,7 @@ def build_encoder(
 
 def pinned(spec: ModelSpec) -> ModelSpec:
     """Return the spec with the revision that its hub name means today."""
-    name = spec.encoder
+    name = spec.over if spec.encoder == "bilstm" else spec.encoder
     if name is None or name in ENCODERS or ":" in name or spec.revision is not None:
         return spec
     found = getattr(pretrained_config(name), "_commit_hash", None)

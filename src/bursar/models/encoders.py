@@ -213,6 +213,13 @@ def build_image_encoder(spec: ModelSpec) -> Encoder:
 
 def build_text_encoder(spec: ModelSpec, folder: str | None, vocabulary: int) -> Encoder:
     """The encoder that the spec names: from its folder, or with random weights if it has none."""
+    if spec.encoder == "bilstm":
+        from bursar.models.bilstm import BiLSTMEncoder
+
+        assert folder is not None
+        words = _pretrained(folder, spec)
+        _long_enough(words.config, spec.max_length)
+        return BiLSTMEncoder(words, spec.width, spec.depth, spec.dropout)
     if folder is None:
         model: PreTrainedModel = BertModel(_small(spec, vocabulary), add_pooling_layer=False)
     else:

@@ -22,9 +22,11 @@ from bursar.tasks.task import Task
 
 PRIMARY = "primary"
 AUXILIARIES = ("shared", "permuted", "unrelated")
-INPUTS = 40
-FEATURES = 4
+INPUTS = 60
+FEATURES = 2
 CLASSES = 2
+BOTTLENECK = 4
+TURN = 0.5
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Sizes:
         dev: of each task.
     """
 
-    primary: int = 64
+    primary: int = 48
     auxiliary: int = 2000
     dev: int = 500
 
@@ -68,24 +70,23 @@ def _task(name: str, seed: int, sizes: Sizes) -> Task:
 
 
 def _examples(name: str, split: str, seed: int, count: int) -> torch.utils.data.TensorDataset:
-    rng = stream(seed, "auxiliaries", name, split)
-    inputs = rng.standard_normal((count, INPUTS))
-    labels = _labels(name, inputs, seed)
+    # The permuted task has the primary's own pictures of the world, and wrong answers to them.
+    own = PRIMARY if name == "permuted" else name
+    inputs = stream(seed, "auxiliaries", own, split).standard_normal((count, INPUTS))
+    labels = _labels(own, inputs, seed)
     if name == "permuted":
-        labels = rng.permutation(labels)
+        labels = stream(seed, "permutation", split).permutation(labels)
     return torch.utils.data.TensorDataset(
         torch.from_numpy(inputs).float(), torch.from_numpy(labels)
     )
 
 
 def _labels(name: str, inputs: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
-    """Return on which side of the task's boundary the hidden features of each input lie."""
-    world = "unrelated" if name == "unrelated" else PRIMARY
-    question = PRIMARY if name == "permuted" else name
-    features = stream(seed, "features", world).standard_normal((INPUTS, FEATURES))
-    hidden = np.tanh(inputs @ features / np.sqrt(INPUTS) * 2)
-    boundary = stream(seed, "boundary", question).standard_normal(FEATURES)
-    return np.asarray(hidden @ boundary > 0, dtype=np.int64)
+    """Return on which side of the task's line the two hidden features of each input lie."""
+    world = name if name == "unrelated" else PRIMARY
+    features = inputs @ stream(seed, "features", world).standard_normal((INPUTS, FEATURES))
+    angle = stream(seed, "line").uniform(0, 2 * np.pi) + (TURN if name == "shared" else 0.0)
+    return np.asarray(features @ [np.cos(angle), np.sin(angle)] > 0, dtype=np.int64)
 
 
 def _loss(outputs: Tensor, batch: Any) -> Tensor:
@@ -110,9 +111,9 @@ class SharedNetwork(nn.Module):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_for(seed, "network"))
             self.encoder = nn.Sequential(
-                nn.Linear(INPUTS, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()
+                nn.Linear(INPUTS, width), nn.ReLU(), nn.Linear(width, BOTTLENECK), nn.Tanh()
             )
-            heads = {name: nn.Linear(width, CLASSES) for name in (PRIMARY, *AUXILIARIES)}
+            heads = {name: nn.Linear(BOTTLENECK, CLASSES) for name in (PRIMARY, *AUXILIARIES)}
             self.heads = nn.ModuleDict(heads)
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:

@@ -27,6 +27,7 @@ from bursar.training.prepare import (
     texts_of,
 )
 from bursar.training.watching import Watchers
+from bursar.training.word_states import with_word_states
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ def assemble(
     if model is None:
         kinds = {entry.task.name: entry.task.kind for entry in prepared}
         model = build(config.model, kinds, tokenizer, config.seed, own)
+    prepared = with_word_states(prepared, model, config, cache, watchers or Watchers())
     return Assembled(config, prepared, tokenizer, model, cache)
 
 
