@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from bursar.config import RunConfig
+    from bursar.studies.autosem import AutosemResult
     from bursar.studies.compare import Comparison
     from bursar.studies.improve import PolicyEstimate, Settings
     from bursar.training.folder import Finished, Scores
@@ -41,6 +42,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+MOST_RATIOS = 10
+"""Ratios in a table; the report has all of them."""
 out = Console(highlight=False, markup=False, emoji=False)  # names are printed as they are
 
 DataOption = Annotated[
@@ -58,6 +61,18 @@ Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a key, e.g. budget.steps=500."),
 ]
+StudyFolder = Annotated[
+    Path | None, typer.Option("--out", help="Folder; studies/NAME if not given.")
+]
+StorageOption = Annotated[
+    str | None,
+    typer.Option(
+        "--storage",
+        metavar="URL",
+        help="postgresql://... that several machines share, or sqlite:///PATH.",
+    ),
+]
+WorkersOption = Annotated[int, typer.Option(min=1, help="Processes on this machine.")]
 
 
 def main() -> None:
@@ -553,9 +568,9 @@ def compare(
     file: RunFile,
     policies: Annotated[str, typer.Option(help="Names, or YAML mappings, with commas between.")],
     seeds: Annotated[str, typer.Option(help="Seeds with commas between.")] = "1",
-    to: Annotated[
-        Path | None, typer.Option("--out", help="Folder; studies/NAME if not given.")
-    ] = None,
+    to: StudyFolder = None,
+    storage: StorageOption = None,
+    workers: WorkersOption = 1,
     sets: Sets = None,
     data: DataOption = None,
     quiet: QuietOption = False,
@@ -565,6 +580,7 @@ def compare(
     \b
     bursar compare small-glue.yaml --policies random,task_size --seeds 1,2,3
     bursar compare small-glue.yaml --policies "random, {name: temperature, temperature: 2}"
+    bursar compare small-glue.yaml --policies random,task_size --workers 2
     """
     from bursar import config as configs
     from bursar.config.overrides import policy_from
@@ -573,11 +589,8 @@ def compare(
     deciders = [policy_from(said, file.parent) for said in _list_of(policies, "--policies")]
     for said in deciders:
         configs.decided_by(config, said, file.parent, "--policies")
-    numbers = [
-        configs.changed(config, {"seed": said}, "--seeds").seed
-        for said in _list_of(seeds, "--seeds")
-    ]
-    _compare(config, deciders, numbers, to or Path("studies") / config.name, quiet)
+    folder = to or Path("studies") / config.name
+    _compare(config, deciders, _seeds(config, seeds), folder, quiet, storage, workers)
 
 
 def _list_of(text: str, option: str) -> list[Any]:
@@ -593,15 +606,42 @@ def _list_of(text: str, option: str) -> list[Any]:
 
 
 def _compare(
-    config: "RunConfig", deciders: Sequence[Any], seeds: Sequence[int], to: Path, quiet: bool
+    config: "RunConfig",
+    deciders: Sequence[Any],
+    seeds: Sequence[int],
+    to: Path,
+    quiet: bool,
+    storage: str | None = None,
+    workers: int = 1,
 ) -> None:
     from bursar.report.page import write_comparison_report
     from bursar.studies.compare import compare as compare_deciders
 
     with showing(quiet) as shower:
-        comparison = compare_deciders(config, deciders, seeds, to, watch=shower.view)
+        comparison = compare_deciders(
+            config,
+            deciders,
+            seeds,
+            to,
+            storage=storage,
+            workers=workers,
+            watch=shower.view if workers == 1 else _sent_view(quiet),
+        )
     out.print(_comparison_table(comparison))
     _report(lambda: write_comparison_report(comparison.folders, to, config.name))
+
+
+def _sent_view(quiet: bool) -> "Callable[[RunConfig, str], View]":
+    """Return what makes the views of several processes: lines, because bars would collide."""
+    return _quiet_view if quiet else _lines_view
+
+
+def _quiet_view(config: "RunConfig", title: str) -> View:
+    return Quiet()
+
+
+def _lines_view(config: "RunConfig", title: str) -> View:
+    return Lines(out, title, config)
 
 
 def _comparison_table(comparison: "Comparison") -> Table:
@@ -623,6 +663,121 @@ def _spread(scores: list[float]) -> str:
     if len(scores) > 1:
         text += f" ({100 * min(scores):.1f} to {100 * max(scores):.1f})"
     return text
+
+
+@app.command()
+def autosem(
+    file: RunFile,
+    primary: Annotated[str, typer.Option(help="The task that the others are to help.")],
+    candidates: Annotated[
+        str | None,
+        typer.Option(help="Tasks that may help, with commas between; all others if not given."),
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="Seeds of the final training, with commas between.")
+    ] = None,
+    without: Annotated[
+        Literal["selection", "search"] | None,
+        typer.Option(help="Leave out a stage: selection, or search (a grid then)."),
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="Rounds of stage 1.")] = 200,
+    batches: Annotated[int, typer.Option(help="Mini-batches in a round.")] = 10,
+    trials: Annotated[int, typer.Option(help="Mixing ratios that stage 2 tries.")] = 20,
+    initial: Annotated[int, typer.Option(help="Of them, random ones at the start.")] = 10,
+    prune: Annotated[bool, typer.Option(help="End hopeless trials early.")] = False,
+    warm_start: Annotated[
+        bool, typer.Option(help="Start stage 2 from stage 1's rounds, not at random.")
+    ] = False,
+    to: StudyFolder = None,
+    storage: StorageOption = None,
+    workers: WorkersOption = 1,
+    sets: Sets = None,
+    data: DataOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Find which tasks help a primary task and in what ratio, and train with it.
+
+    \b
+    bursar autosem glue.yaml --primary glue/rte --candidates glue/mrpc,glue/qqp
+    bursar autosem glue.yaml --primary glue/rte --seeds 1,2,3 --prune --warm-start --workers 2
+    bursar autosem glue.yaml --primary glue/rte --storage postgresql://user@host/studies
+    """
+    from bursar import config as configs
+    from bursar.studies.autosem import Settings
+    from bursar.studies.autosem import autosem as run_study
+
+    config = configs.load(file, sets or (), data)
+    folder = to or Path("studies") / f"{config.name}-autosem"
+    settings = Settings(
+        rounds=rounds,
+        batches=batches,
+        trials=trials,
+        initial=initial,
+        prune=prune,
+        warm_start=warm_start,
+        without=without,
+    )
+    with showing(quiet) as shower:
+        result = run_study(
+            config,
+            primary,
+            None if candidates is None else [str(n) for n in _list_of(candidates, "--candidates")],
+            folder,
+            settings=settings,
+            seeds=_seeds(config, seeds) if seeds is not None else (),
+            storage=storage,
+            workers=workers,
+            watch=shower.view if workers == 1 else _sent_view(quiet),
+        )
+    _tell_autosem(result, folder, quiet)
+
+
+def _seeds(config: "RunConfig", seeds: str) -> list[int]:
+    from bursar.config import changed
+
+    said = _list_of(seeds, "--seeds")
+    return [changed(config, {"seed": seed}, "--seeds").seed for seed in said]
+
+
+def _tell_autosem(result: "AutosemResult", folder: Path, quiet: bool) -> None:
+    values = [run.value for run in result.finals]
+    if quiet:
+        out.print(f"{100 * mean(values):.2f}")
+        return
+    if result.selection.utilities:
+        out.print(_utilities_table(result))
+    out.print(_ratios_table(result))
+    out.print(result.verdict(), soft_wrap=True)
+    for run in result.finals:
+        out.print(f"Seed {run.seed}: {100 * run.value:.1f}. Run folder: {run.folder}")
+    from bursar.report.autosem import write_autosem_report
+
+    _report(lambda: write_autosem_report(result, folder))
+
+
+def _utilities_table(result: "AutosemResult") -> Table:
+    table = Table(Column("task", no_wrap=True))
+    for column in ("utility", "95% interval", "rounds", "selected"):
+        table.add_column(column, justify="right")
+    for each in result.selection.utilities:
+        chosen = "yes" if each.task in result.selection.auxiliaries else "no"
+        mark = "primary" if each.task == result.primary else chosen
+        span = f"{each.low:.2f} to {each.high:.2f}"
+        table.add_row(each.task, f"{each.mean:.2f}", span, str(each.pulls), mark)
+    return table
+
+
+def _ratios_table(result: "AutosemResult") -> Table:
+    """The best of the ratios that were tried."""
+    table = Table(Column("ratio " + ":".join(result.ratio), no_wrap=True))
+    for column in ("dev", "steps", ""):
+        table.add_column(column, justify="right")
+    for each in result.search.ranked()[:MOST_RATIOS]:
+        mark = "pruned" if each.pruned else "best" if each is result.search.best else ""
+        mark = "primary alone" if each is result.search.alone and not mark else mark
+        ratio = ":".join(map(str, each.ratio.values()))
+        table.add_row(ratio, f"{100 * each.value:.1f}", f"{each.spent.steps:,}", mark)
+    return table
 
 
 @app.command()

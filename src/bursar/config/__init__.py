@@ -3,9 +3,10 @@
 from bursar.config.classes import build_decider, decider_class, is_own, own_class
 from bursar.config.dialect import read_value, read_yaml, write_value
 from bursar.config.overrides import changed, decided_by, load, parse, with_sets
-from bursar.config.schema import Objective, Optimizer, RunConfig, dump
+from bursar.config.schema import OF_MACHINE, Objective, Optimizer, RunConfig, dump
 
 __all__ = [
+    "OF_MACHINE",
     "Objective",
     "Optimizer",
     "RunConfig",

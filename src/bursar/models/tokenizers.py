@@ -10,7 +10,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from bursar.errors import UserError
 from bursar.files import whole_folder
 from bursar.models.encoders import Encoder, first_line, packaged_minilm, quiet
-from bursar.models.spec import ModelSpec
+from bursar.models.spec import ENCODERS, ModelSpec
 from bursar.tasks.cache import default_cache
 from bursar.tasks.tokenizer import Tokenizer
 
@@ -43,11 +43,14 @@ def pretrained_source(spec: ModelSpec, own: type[Encoder] | None = None) -> str 
         return own.tokenizer
     if spec.encoder == "small":
         return None
-    if spec.encoder in (None, "minilm"):
+    name = spec.over if spec.encoder == "bilstm" else spec.encoder
+    if name in (None, "minilm"):
         return str(packaged_minilm())
     if spec.encoder in ("cnn", "lenet"):
         raise UserError(f"model.encoder: {spec.encoder!r} reads images, but the tasks are texts")
-    return spec.encoder
+    if spec.encoder == "bilstm" and name in ENCODERS:
+        raise UserError(f"model.over: expected a pretrained text encoder, found {name!r}")
+    return name
 
 
 def tokenizer_for(

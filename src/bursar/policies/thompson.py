@@ -27,6 +27,8 @@ class Utility:
         low: lower end of the central 95% credible interval.
         high: upper end of it.
         pulls: the rounds it was given.
+        a: successes, those of the prior among them.
+        b: failures likewise: the utility is Beta(a, b).
     """
 
     task: str
@@ -34,6 +36,43 @@ class Utility:
     low: float
     high: float
     pulls: int
+    a: float
+    b: float
+
+    def chance_above(self, threshold: float) -> float:
+        """Return how probable it is that the utility is above a threshold."""
+        from scipy.special import betaincc
+
+        return float(betaincc(self.a, self.b, threshold))
+
+
+def helpful(
+    utilities: Sequence[Utility],
+    primary: str,
+    top: int = 2,
+    threshold: float = 0.5,
+    credibility: float = 0.95,
+) -> list[str]:
+    """Return the primary, its `top` most useful tasks, and any other that is credibly useful.
+
+    Guo, Pasunuru and Bansal (2019) take any further task whose expected utility is above 0.5, which
+    is where a task that nobody knows anything about starts; a credibility of 0.5 is close to that.
+
+    Args:
+        utilities: of all tasks.
+        primary: the task that the others are to help.
+        top: how many to take in any case, of those that were pulled at all.
+        threshold: the utility above which further ones are taken.
+        credibility: how probable it has to be that theirs is above it.
+    """
+    pulled = [u for u in utilities if u.pulls > 0 and u.task != primary]
+    ranked = sorted(pulled, key=lambda u: -u.mean)
+    chosen = [
+        u.task
+        for place, u in enumerate(ranked)
+        if place < top or u.chance_above(threshold) > credibility
+    ]
+    return [primary, *chosen]
 
 
 class Thompson(Policy):
@@ -188,21 +227,27 @@ class Thompson(Policy):
         a, b = self._evidence
         low, high = betaincinv(a, b, 0.025), betaincinv(a, b, 0.975)
         return [
-            Utility(task, float(a[k] / (a[k] + b[k])), float(low[k]), float(high[k]), int(pulls))
+            Utility(
+                task,
+                float(a[k] / (a[k] + b[k])),
+                float(low[k]),
+                float(high[k]),
+                int(pulls),
+                float(a[k]),
+                float(b[k]),
+            )
             for k, (task, pulls) in enumerate(zip(self.tasks, self._pulls, strict=True))
         ]
 
-    def select(self, top: int = 2, threshold: float = 0.5) -> list[str]:
-        """The primary, its `top` most useful tasks, and any other whose utility is higher.
+    def select(self, top: int = 2, threshold: float = 0.5, credibility: float = 0.95) -> list[str]:
+        """Return the primary and the tasks that help it, see `helpful`.
 
         Args:
             top: how many to take in any case, of those that were pulled at all.
             threshold: the utility above which further ones are taken.
+            credibility: how probable it has to be that theirs is above it.
         """
-        pulled = [u for u in self.utilities() if u.pulls > 0 and u.task != self.primary]
-        ranked = sorted(pulled, key=lambda u: -u.mean)
-        chosen = [u.task for i, u in enumerate(ranked) if i < top or u.mean > threshold]
-        return [self.primary, *chosen]
+        return helpful(self.utilities(), self.primary, top, threshold, credibility)
 
     def diagnostics(self) -> dict[str, Any]:
         """The posteriors and pull counts by task."""

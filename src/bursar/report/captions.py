@@ -35,3 +35,18 @@ FINAL_SCORES = Caption(
     "A bar is the mean of the seeds, its whisker reaches from the lowest seed to the highest; "
     "where whiskers overlap much, the difference may be chance.",
 )
+UTILITIES = Caption(
+    "Utilities",
+    "How probable it is that a round of a task does not lower the primary's dev score, as stage 1 "
+    "believes; a bar reaches over 95% of its curve. A task without rounds has learned nothing.",
+)
+SEARCH_HISTORY = Caption(
+    "Search",
+    "Each point is a whole training with one mixing ratio; ratios above the dashed line beat the "
+    "primary alone, on this one seed.",
+)
+RATIO_MAP = Caption(
+    "Map of ratios",
+    "What the Gaussian process expects of each mixture, and how unsure it is; points are the "
+    "ratios that were tried, the coloured one is the best.",
+)

@@ -1,15 +1,17 @@
 """Several policies on the same tasks at the same budget."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from bursar.config import RunConfig, changed, decided_by
+from bursar.config import OF_MACHINE, RunConfig, changed, decided_by
+from bursar.families import FAMILIES
 
 if TYPE_CHECKING:
+    from optuna.trial import Trial
     from torch import nn
 
     from bursar.tasks.task import Task
@@ -56,12 +58,70 @@ def label(decider: Mapping[str, Any]) -> str:
     return f"{decider['name']}({options})" if options else str(decider["name"])
 
 
+@dataclass(frozen=True)
+class Job:
+    """One run of a comparison.
+
+    Args:
+        label: of the decider.
+        config: of the run.
+        folder: of the run.
+    """
+
+    label: str
+    config: RunConfig
+    folder: Path
+
+    @property
+    def key(self) -> str:
+        """What a study calls it."""
+        return f"{self.folder.parent.name}/{self.folder.name}"
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """The runs of a comparison, and what each of them needs.
+
+    Args:
+        config: what they have in common.
+        jobs: the runs.
+        model: makes the module of one's own that each run starts from.
+        tasks: tasks made in Python.
+        cache: the folder for what is computed once.
+        watch: makes the watcher of each run from its configuration and a title.
+    """
+
+    config: RunConfig
+    jobs: Sequence[Job]
+    model: "Callable[[], nn.Module] | None" = None
+    tasks: "Sequence[Task] | Mapping[str, Task]" = ()
+    cache: Path | None = None
+    watch: "Callable[[RunConfig, str], Watcher] | None" = None
+
+    def run(self, job: Job) -> "Finished":
+        """Train, or go on with what is in the job's folder."""
+        from bursar.training.run import run
+
+        title = f"{job.label}, seed {job.config.seed}"
+        return run(
+            job.config,
+            job.folder,
+            model=self.model() if self.model is not None else None,
+            tasks=self.tasks,
+            resume=True,
+            cache=self.cache,
+            watchers=[self.watch(job.config, title)] if self.watch is not None else (),
+        )
+
+
 def compare(
     config: RunConfig | Mapping[str, Any] | str | Path,
     deciders: Sequence[str | Mapping[str, Any]],
     seeds: Sequence[int],
     out: Path | str,
     *,
+    storage: str | None = None,
+    workers: int = 1,
     model: "Callable[[], nn.Module] | None" = None,
     tasks: "Sequence[Task] | Mapping[str, Task]" = (),
     cache: Path | None = None,
@@ -74,32 +134,76 @@ def compare(
         deciders: policies, selectors or weightings: names, or mappings of a name and options.
         seeds: paired: a seed means the same first weights and data order under every decider.
         out: the folder of the runs.
+        storage: URL of a storage that calls on several machines share the runs through, see
+            `bursar.autosem`.
+        workers: processes on this machine; see `bursar.autosem`.
         model: makes the module of one's own that each run starts from.
         tasks: tasks made in Python.
         cache: the folder for what is computed once, encoded splits above all.
         watch: makes the watcher of each run from its configuration and a title.
     """
-    from bursar.training.run import configured, run
+    from bursar.training.run import configured
 
     out, asked = Path(out), configured(config, tasks)
+    asks = [_job(asked, decider, seed, out) for seed in seeds for decider in deciders]
+    jobs = Jobs(asked, asks, model, tasks, cache, watch)
+    if storage is None and workers == 1:
+        return _compared((job, jobs.run(job)) for job in asks)
+    from bursar.studies.storage import default_url
+    from bursar.studies.workers import helpers
+
+    url = storage or default_url(out)
+    with helpers(workers - 1, share, jobs, url):
+        return _compared(share(jobs, url))
+
+
+def share(jobs: Jobs, url: str) -> "list[tuple[Job, Finished]]":
+    """Do a worker's part of a comparison, and return all finished runs.
+
+    Args:
+        jobs: the runs.
+        url: of the storage that the workers share.
+    """
+    from bursar.studies.storage import open_storage
+    from bursar.studies.workers import SLOT, SharedStudy, Slot
+    from bursar.training.folder import finished_from
+
+    by_key = {job.key: job for job in jobs.jobs}
+
+    def play(trial: "Trial") -> float:
+        done = jobs.run(by_key[trial.user_attrs[SLOT]])
+        trial.set_user_attr("finished", asdict(done))
+        return done.score if done.objective is None else done.objective
+
+    with open_storage(url) as storage:
+        study = SharedStudy(storage, f"compare/{jobs.config.name}")
+        study.for_purpose(_common(jobs.config))
+        study.prepare([Slot(key) for key in by_key])
+        study.work(play, list(by_key))
+        done = study.finished()
+    return [(job, finished_from(done[key].user_attrs["finished"])) for key, job in by_key.items()]
+
+
+def _common(config: RunConfig) -> dict[str, Any]:
+    """Return what all runs of a comparison have to agree on, on whatever machine."""
+    common: dict[str, Any] = config.model_dump(
+        mode="json", exclude={*FAMILIES, *OF_MACHINE, "seed"}
+    )
+    return common
+
+
+def _job(asked: RunConfig, decider: str | Mapping[str, Any], seed: int, out: Path) -> Job:
+    own = changed(decided_by(asked, decider, Path(), "compare"), {"seed": seed}, "compare")
+    name = label(own.decider)
+    return Job(name, own, out / _folder(name) / f"seed-{seed}")
+
+
+def _compared(done: "Iterable[tuple[Job, Finished]]") -> Comparison:
     runs: dict[str, list[Finished]] = {}
     folders: dict[str, list[Path]] = {}
-    for seed in seeds:
-        for decider in deciders:
-            own = changed(decided_by(asked, decider, Path(), "compare"), {"seed": seed}, "compare")
-            name = label(own.decider)
-            folder = out / _folder(name) / f"seed-{seed}"
-            done = run(
-                own,
-                folder,
-                model=model() if model is not None else None,
-                tasks=tasks,
-                resume=True,
-                cache=cache,
-                watchers=[watch(own, f"{name}, seed {seed}")] if watch is not None else (),
-            )
-            runs.setdefault(name, []).append(done)
-            folders.setdefault(name, []).append(folder)
+    for job, finished in done:
+        runs.setdefault(job.label, []).append(finished)
+        folders.setdefault(job.label, []).append(job.folder)
     return Comparison(runs, folders)
 
 

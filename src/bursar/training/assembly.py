@@ -29,6 +29,7 @@ from bursar.training.prepare import (
     texts_of,
 )
 from bursar.training.watching import Watchers
+from bursar.training.word_states import with_word_states
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ def assemble(
             model = adapted(config.model, kinds, config.seed)
         else:
             model = build(config.model, kinds, tokenizer, config.seed, own)
+    prepared = with_word_states(prepared, model, config, cache, watchers or Watchers())
     return Assembled(config, prepared, tokenizer, model, cache)
 
 

@@ -1,10 +1,11 @@
 """The folder of a run, as far as it can be read without loading torch."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -75,11 +76,15 @@ def finished(folder: Path) -> Finished:
             f"go on with it by `bursar resume {folder}`"
         )
     try:
-        values = json.loads(path.read_text())
-        values["tasks"] = {name: Scores(**scores) for name, scores in values["tasks"].items()}
-        return Finished(**values)
+        return finished_from(json.loads(path.read_text()))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{path}: expected the scores of a run, found {error!r}") from None
+
+
+def finished_from(values: Mapping[str, Any]) -> Finished:
+    """Return the scores of a run from the JSON-able values that `asdict` makes of them."""
+    tasks = {name: Scores(**scores) for name, scores in values["tasks"].items()}
+    return Finished(**{**values, "tasks": tasks})
 
 
 def check_free(folder: Path) -> None:

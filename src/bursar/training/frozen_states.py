@@ -87,7 +87,7 @@ class FrozenStates:
         parts = [np.ascontiguousarray(array).tobytes() for array in read]
         whose = model.task_id(task) if model.frozen.by_task else ""
         settings = f"{FORMAT} {self._batch} {self._device.type} {self._function} {whose}"
-        return _digest(settings.encode(), *parts)
+        return digest(settings.encode(), *parts)
 
     @torch.inference_mode()
     def _exact(self, task: str, split: Encoded, model: MultiTaskModel) -> bool:
@@ -134,15 +134,17 @@ def _function(model: MultiTaskModel) -> str:
     It is in the weights and, for a transformers model, in its settings.
     """
     settings = str(getattr(getattr(model.encoder, "model", None), "config", None))
-    return _digest(settings.encode(), *(_bytes(tensor) for tensor in model.frozen.state()))
+    return digest(settings.encode(), *(tensor_bytes(tensor) for tensor in model.frozen.state()))
 
 
-def _bytes(tensor: torch.Tensor) -> bytes:
+def tensor_bytes(tensor: torch.Tensor) -> bytes:
+    """Return the content of a tensor."""
     return tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
 
 
-def _digest(*parts: bytes) -> str:
-    digest = blake2b(digest_size=16)
+def digest(*parts: bytes) -> str:
+    """Return what names some contents, in order."""
+    found = blake2b(digest_size=16)
     for part in parts:
-        digest.update(blake2b(part, digest_size=16).digest())
-    return digest.hexdigest()
+        found.update(blake2b(part, digest_size=16).digest())
+    return found.hexdigest()

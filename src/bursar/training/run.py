@@ -54,7 +54,7 @@ def run(
         cache: the folder for what is computed once, encoded splits above all.
         watchers: are told of all that happens.
     """
-    folder, given = Path(folder), _by_name(tasks)
+    folder, given = Path(folder), by_name(tasks)
     asked = configured(config, given)
     if resume and (folder / RUN).exists():
         _check_same(asked, folder)
@@ -101,7 +101,7 @@ def resume_run(
         config = config_of(folder)
         if (folder / SCORES).exists():
             return finished(folder)
-        parts = assemble(config, _by_name(tasks), model, cache, told)
+        parts = assemble(config, by_name(tasks), model, cache, told)
         for place in (folder, folder / CHECKPOINTS):
             sweep(place)
         snapshot = checkpoints.load_newest(folder / CHECKPOINTS)
@@ -109,7 +109,8 @@ def resume_run(
         return session.start() if snapshot is None else session.go_on(snapshot)
 
 
-def _by_name(tasks: Tasks) -> dict[str, Task]:
+def by_name(tasks: Tasks) -> dict[str, Task]:
+    """Return tasks made in Python by their names."""
     if isinstance(tasks, Mapping):
         return dict(tasks)
     return {task.name: task for task in tasks}
@@ -124,7 +125,7 @@ def configured(config: RunConfig | Mapping[str, Any] | str | Path, tasks: Tasks 
         return config
     if isinstance(config, (str, Path)):
         return load(Path(config))
-    given = _by_name(tasks)
+    given = by_name(tasks)
     return parse({"tasks": list(given), **config} if given else config, "config")
 
 

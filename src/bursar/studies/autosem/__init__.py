@@ -1,0 +1,19 @@
+"""AutoSeM (Guo, Pasunuru and Bansal 2019): which tasks help a primary task, and in what ratio."""
+
+from bursar.studies.autosem.final import FinalRun
+from bursar.studies.autosem.pipeline import AutosemResult, autosem
+from bursar.studies.autosem.search import Search, Tried
+from bursar.studies.autosem.selection import Selection
+from bursar.studies.autosem.settings import Settings
+from bursar.studies.autosem.spent import Spent
+
+__all__ = [
+    "AutosemResult",
+    "FinalRun",
+    "Search",
+    "Selection",
+    "Settings",
+    "Spent",
+    "Tried",
+    "autosem",
+]

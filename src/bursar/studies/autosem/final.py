@@ -1,0 +1,74 @@
+"""The final training with the best ratio."""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bursar.studies.autosem.search import Search, folder_of
+from bursar.studies.autosem.settings import Plan
+from bursar.studies.autosem.spent import Spent
+from bursar.studies.storage import Storage
+from bursar.studies.workers import SLOT, SharedStudy, Slot
+from bursar.training.folder import SCORES
+
+if TYPE_CHECKING:
+    from optuna.trial import Trial
+
+FOLDER = "final"
+
+
+@dataclass(frozen=True)
+class FinalRun:
+    """A training with the best ratio.
+
+    Args:
+        seed: of the run.
+        folder: of the run; its `model` is the trained model.
+        value: the objective.
+        spent: what it cost; nothing for the seed of the search, whose run is the best trial's.
+    """
+
+    seed: int
+    folder: Path
+    value: float
+    spent: Spent
+
+
+def train(plan: Plan, found: Search, storage: Storage) -> list[FinalRun]:
+    """Train with the best ratio and each seed; or find that it is done.
+
+    Args:
+        plan: of the study.
+        found: what stage 2 found.
+        storage: where the study lives.
+    """
+    study = SharedStudy(storage, plan.study("final"))
+    study.for_purpose(plan.purpose() | {"ratio": dict(found.best.ratio)})
+    keys = {seed: f"seed-{seed}" for seed in plan.seeds}
+    study.prepare([Slot(key) for key in keys.values()])
+    seeds = {key: seed for seed, key in keys.items()}
+    study.work(partial(_play, plan, found, seeds), list(seeds))
+    done = study.finished()
+    return [
+        FinalRun(seed, _folder(plan, found, seed), done[key].value or 0.0, Spent.of(done[key]))
+        for seed, key in keys.items()
+    ]
+
+
+def _folder(plan: Plan, found: Search, seed: int) -> Path:
+    """Return the folder of a final run: with the search's seed it is the best trial's own run."""
+    if seed == plan.config.seed:
+        return folder_of(plan, found.best.number)
+    return plan.out / FOLDER / f"seed-{seed}"
+
+
+def _play(plan: Plan, found: Search, seeds: dict[str, int], trial: "Trial") -> float:
+    seed = seeds[trial.user_attrs[SLOT]]
+    folder = _folder(plan, found, seed)
+    there = (folder / SCORES).exists()
+    done = plan.run(plan.mixing(found.best.ratio, seed), folder, f"final, seed {seed}")
+    ours = seed == plan.config.seed and there
+    (Spent() if ours else Spent.on(folder)).note(trial)
+    assert done.objective is not None
+    return done.objective

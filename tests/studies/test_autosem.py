@@ -1,0 +1,291 @@
+"""AutoSeM from stage to stage: what is trained, what is selected, what is said of it."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("optuna")
+pytest.importorskip("botorch")
+
+from bursar.config import RunConfig, load, write_value
+from bursar.errors import UserError
+from bursar.policies import Utility
+from bursar.policies.thompson import helpful
+from bursar.progress import Quiet
+from bursar.records import UnitRecord
+from bursar.search import RatioSpace
+from bursar.studies.autosem import AutosemResult, Settings, autosem
+from bursar.studies.autosem.search import Search, Tried
+from bursar.studies.autosem.spent import Spent
+from bursar.studies.autosem.warm_start import nearest, suggested
+from bursar.studies.auxiliaries import AUXILIARIES, Sizes, auxiliary_tasks, network
+from bursar.training.folder import config_of, finished
+
+SIZES = Sizes(primary=32, auxiliary=64, dev=40)
+CONFIG = {
+    "name": "toy",
+    "budget": {"steps": 12, "batch": 8},
+    "optimizer": {"lr": 3e-3, "head_factor": 1},
+    "evaluate": {"every": 4},
+}
+TINY = Settings(
+    rounds=15, batches=2, trials=6, initial=3, primary_range=(1, 3), auxiliary_range=(0, 1)
+)
+
+
+def study(out: Path, settings: Settings = TINY, **options: Any) -> AutosemResult:
+    return autosem(
+        options.pop("config", CONFIG),
+        options.pop("primary", "primary"),
+        options.pop("candidates", AUXILIARIES),
+        out,
+        settings=settings,
+        tasks=auxiliary_tasks(1, SIZES),
+        model=network(1),
+        **options,
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[AutosemResult, Path]:
+    """A study that nothing interrupts."""
+    folder = tmp_path_factory.mktemp("study")
+    return study(folder, seeds=[1, 7]), folder
+
+
+def test_stage_1_is_one_thompson_run_of_rounds_times_batches(whole: Any) -> None:
+    result, folder = whole
+    config = config_of(folder / "selection")
+    assert config.policy["name"] == "thompson"
+    assert config.policy["primary"] == "primary"
+    assert config.budget.steps == 15 * 2
+    assert result.selection.spent.steps == 30
+    assert sum(each.pulls for each in result.selection.utilities) == 15
+
+
+def test_the_utilities_are_those_of_the_run_that_was_trained(whole: Any) -> None:
+    result, folder = whole
+    newest = max((folder / "selection" / "checkpoints").glob("step-30/state.json"))
+    state = json.loads(newest.read_text())["driver"]["policy"]
+    for k, each in enumerate(result.selection.utilities):
+        assert (each.a, each.b) == pytest.approx([row[k] for row in state["evidence"]])
+        assert each.pulls == state["pulls"][k]
+
+
+def test_every_trial_is_a_whole_run_of_its_ratio_with_cycle(whole: Any) -> None:
+    result, folder = whole
+    assert len(result.search.tried) == 6
+    assert len({tuple(each.ratio.values()) for each in result.search.tried}) == 6
+    for each in result.search.tried:
+        run = folder / "search" / f"trial-{each.number:03d}"
+        config = config_of(run)
+        shares = {task: count for task, count in each.ratio.items() if count}
+        assert config.policy == {"name": "cycle", "ratio": shares}
+        assert list(config.tasks) == list(shares)
+        assert config.objective.tasks == ("primary",)
+        assert finished(run).objective == each.value
+        assert each.spent.steps == 12
+        assert list(each.curve) == [4, 8, 12]
+
+
+def test_the_primary_alone_is_always_tried_and_a_draw_goes_to_it(whole: Any) -> None:
+    result, _ = whole
+    assert result.search.alone is result.search.tried[0]
+    assert result.search.best.value == max(each.value for each in result.search.tried)
+
+
+def test_the_final_training_has_the_best_ratio_and_each_seed(whole: Any) -> None:
+    result, folder = whole
+    first, second = result.finals
+    assert first.folder == folder / "search" / f"trial-{result.search.best.number:03d}"
+    assert (first.value, first.spent) == (result.search.best.value, Spent())
+    assert second.folder == folder / "final" / "seed-7"
+    assert config_of(second.folder).seed == 7
+    assert second.spent.steps == 12
+    assert all((run.folder / "model").is_dir() for run in result.finals)
+
+
+def test_what_was_spent_is_told_by_stage(whole: Any) -> None:
+    result, folder = whole
+    steps = {stage: cost.steps for stage, cost in result.spent.items()}
+    assert steps == {"selection": 30, "search": 72, "final": 12, "total": 114}
+    assert "114 steps were spent" in result.verdict()
+    said = json.loads((folder / "autosem.json").read_text())
+    assert said["spent"]["total"]["steps"] == 114
+    assert said["ratio"] == result.ratio
+
+
+class Killer(Quiet):
+    """Ends a run at one of its steps, as a kill would: without a word to anyone."""
+
+    def __init__(self, step: int) -> None:
+        self._step = step
+
+    def advanced(self, record: UnitRecord) -> None:
+        if record.step == self._step:
+            raise SystemExit(137)
+
+
+def killing(title_part: str, step: int) -> Callable[[RunConfig, str], Quiet]:
+    return lambda config, title: Killer(step) if title_part in title else Quiet()
+
+
+def test_killed_in_every_stage_the_same_call_goes_on_to_the_same_result(
+    whole: Any, tmp_path: Path
+) -> None:
+    for part, step in (("stage 1", 17), ("trial 0", 3), ("trial 4", 9), ("final, seed 7", 6)):
+        with pytest.raises(SystemExit):
+            study(tmp_path, seeds=[1, 7], watch=killing(part, step))
+    result = study(tmp_path, seeds=[1, 7])
+    expected, _ = whole
+    assert result.selection == expected.selection
+    assert result.search == expected.search
+    assert [run.value for run in result.finals] == [run.value for run in expected.finals]
+    assert result.spent == expected.spent
+
+
+def test_without_selection_all_candidates_are_mixed(tmp_path: Path) -> None:
+    settings = replace(TINY, trials=2, without="selection")
+    result = study(tmp_path, settings)
+    assert result.selection.auxiliaries == AUXILIARIES
+    assert result.selection.spent.steps == 0
+    assert not (tmp_path / "selection").exists()
+
+
+def test_without_search_the_ratios_are_a_grid_of_as_many_trainings(tmp_path: Path) -> None:
+    result = study(tmp_path, replace(TINY, without="search", trials=4))
+    space = result.search.space
+    assert [each.ratio for each in result.search.tried] == space.grid(4)
+
+
+def test_pruning_saves_steps_and_the_pruned_are_never_the_best(tmp_path: Path) -> None:
+    config = CONFIG | {"budget": {"steps": 20, "batch": 8}, "evaluate": {"every": 2}}
+    settings = replace(TINY, trials=12, primary_range=(1, 6), auxiliary_range=(0, 3), prune=True)
+    result = study(tmp_path, settings, config=config)
+    pruned = [each for each in result.search.tried if each.pruned]
+    assert pruned
+    assert all(6 <= each.spent.steps < 20 for each in pruned)
+    assert result.search.spent.steps < 12 * 20
+    assert not result.search.best.pruned
+    assert all(each.value == each.curve[each.spent.steps] for each in pruned)
+
+
+def test_a_warm_start_begins_where_stage_1_points_and_makes_fewer_trials(tmp_path: Path) -> None:
+    settings = replace(
+        TINY, trials=9, initial=6, primary_range=(1, 6), auxiliary_range=(0, 3), warm_start=True
+    )
+    result = study(tmp_path, settings)
+    wanted = suggested(result.search.space, result.selection.utilities)
+    first = [each.ratio for each in result.search.tried]
+    known = list({tuple(ratio.values()): ratio for ratio in [first[0], *wanted]}.values())
+    assert first[: len(known)] == known
+    assert len(first) == 9 - 6 + len(known)
+
+
+def utility(task: str, a: float, b: float, pulls: int = 5) -> Utility:
+    return Utility(task, a / (a + b), 0.0, 1.0, pulls, a, b)
+
+
+def test_selected_are_the_top_two_and_those_credibly_above_the_threshold() -> None:
+    found = [
+        utility("primary", 9, 1),
+        utility("sure", 60, 20),
+        utility("likely", 6, 5),  # above 0.5, but who knows
+        utility("best", 30, 2),
+        utility("second", 20, 2),
+        utility("unseen", 99, 1, pulls=0),
+    ]
+    assert helpful(found, "primary") == ["primary", "best", "second", "sure"]
+    assert helpful(found, "primary", credibility=0.5)[3:] == ["sure", "likely"]
+    assert helpful(found, "primary", top=1, threshold=0.99) == ["primary", "best"]
+
+
+def test_the_nearest_ratio_is_the_one_that_all_ratios_show() -> None:
+    space = RatioSpace("p", ("x", "y"), (1, 6), (0, 3))
+    weights = {"p": 0.55, "x": 0.33, "y": 0.12}
+
+    def distance(ratio: dict[str, int]) -> float:
+        return sum(abs(ratio[t] / sum(ratio.values()) - weights[t]) for t in weights)
+
+    every = [{"p": p, "x": x, "y": y} for p in range(1, 7) for x in range(4) for y in range(4)]
+    assert distance(nearest(space, weights)) == pytest.approx(min(map(distance, every)))
+
+
+def test_a_draw_goes_to_the_earlier_trial() -> None:
+    space = RatioSpace("p", ("x",))
+    tried = [
+        Tried(0, {"p": 1, "x": 0}, 0.5, False, Spent(), {}),
+        Tried(1, {"p": 1, "x": 1}, 0.9, True, Spent(), {}),
+        Tried(2, {"p": 2, "x": 1}, 0.5, False, Spent(), {}),
+    ]
+    assert Search(space, tried).best.number == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"primary": "rte"}, "primary: unknown task 'rte'"),
+        ({"candidates": ["shard"]}, "candidates: unknown task 'shard'; did you mean 'shared'?"),
+        ({"candidates": []}, "expected at least one task beside the primary primary, .*found none"),
+        ({"candidates": ["primary"]}, "expected at least one task beside the primary"),
+        ({"candidates": ["shared", "shared"]}, "each named once"),
+        ({"config": CONFIG | {"objective": "shared"}}, "objective: expected the primary task"),
+        ({"storage": "ftp://x/y"}, "storage: expected a URL"),
+    ],
+)
+def test_bad_input_is_one_sentence(options: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=sentence):
+        study(tmp_path, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"rounds": 0}, "rounds: expected at least 1, found 0"),
+        ({"without": "model"}, "without: unknown stage 'model'"),
+        ({"warm_start": True, "without": "selection"}, "warm_start: expected both stages"),
+    ],
+)
+def test_bad_settings_are_one_sentence(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        Settings(**options)
+
+
+def test_a_candidate_without_dev_data_is_one_sentence(tmp_path: Path) -> None:
+    tasks = auxiliary_tasks(1, SIZES)
+    tasks[2] = replace(tasks[2], splits={"train": tasks[2].split("train")})
+    with pytest.raises(UserError, match="candidate permuted: expected dev data, found train"):
+        autosem(CONFIG, "primary", AUXILIARIES, tmp_path, tasks=tasks, model=network(1))
+    assert not (tmp_path / "study.db").exists()
+
+
+def test_another_study_in_the_same_storage_is_not_mixed_up_with_this_one(
+    whole: Any,
+) -> None:
+    _, folder = whole
+    with pytest.raises(UserError, match=r"study autosem/toy/selection: expected trials as"):
+        study(folder, replace(TINY, trials=7))
+
+
+def test_the_loss_of_the_primary_can_be_the_objective(tmp_path: Path) -> None:
+    settings = replace(TINY, trials=2, without="selection")
+    config = CONFIG | {"objective": {"loss": "primary"}}
+    result = study(tmp_path, settings, config=config)
+    lowest = min(
+        finished(tmp_path / "search" / f"trial-{k:03d}").tasks["primary"].loss for k in range(2)
+    )
+    assert result.search.best.value == -lowest
+
+
+def test_a_run_file_names_the_primary_and_its_candidates(tmp_path: Path) -> None:
+    values = CONFIG | {"tasks": ["digits/larger", "digits/left", "digits/right"]}
+    (tmp_path / "file.yaml").write_text(write_value(values))
+    settings = replace(TINY, trials=1, without="selection")
+    config = load(tmp_path / "file.yaml")
+    result = autosem(config, "digits/left", ["digits/larger"], tmp_path / "out", settings=settings)
+    assert result.search.space.tasks == ("digits/left", "digits/larger")
+    assert list(config_of(result.finals[0].folder).tasks) == ["digits/left"]
