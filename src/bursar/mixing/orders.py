@@ -1,8 +1,9 @@
 """In which order the items of one data set come, batch by batch."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -17,27 +18,34 @@ class BatchOrder(ABC):
     """The batches of one data set, without end.
 
     The place in it is an epoch and how many of its batches were taken; it depends on nothing else.
-    A new order writes `_epoch_batches`.
+    A new order writes `epoch_batches`.
+
+    Args:
+        task: the data set's name.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, task: str) -> None:
+        self.task = task
         self._epoch = 0
         self._taken = 0
-        self._batches: Sequence[list[int]] | None = None
+        self._batches: Iterator[list[int]] | None = None
 
     @abstractmethod
-    def _epoch_batches(self, epoch: int) -> Sequence[list[int]]:
-        """Return the items of each batch of an epoch; the same whenever it is asked."""
+    def epoch_batches(self, epoch: int) -> Iterator[list[int]]:
+        """Yield the items of each batch of an epoch; the same whenever it is asked."""
 
     def next(self) -> list[int]:
         """Return the items of the next batch."""
         if self._batches is None:
-            self._batches = self._epoch_batches(self._epoch)
-        if self._taken == len(self._batches):
-            self._epoch, self._taken = self._epoch + 1, 0
-            self._batches = self._epoch_batches(self._epoch)
+            self._batches = islice(self.epoch_batches(self._epoch), self._taken, None)
+        batch = next(self._batches, None)
+        if batch is None:
+            if not self._taken:
+                raise UserError(f"data set {self.task}: expected batches, found none in an epoch")
+            self._epoch, self._taken, self._batches = self._epoch + 1, 0, None
+            return self.next()
         self._taken += 1
-        return self._batches[self._taken - 1]
+        return batch
 
     def settings(self) -> dict[str, Any]:
         """Return what the order depends on beside its place."""
@@ -73,8 +81,7 @@ class ItemOrder(BatchOrder):
     def __init__(
         self, task: str, size: int, batch: int, seed: int, lengths: ArrayLike | None = None
     ) -> None:
-        super().__init__()
-        self._task = task
+        super().__init__(task)
         self._size = size
         self._batch = min(batch, size)
         self._seed = seed
@@ -85,11 +92,13 @@ class ItemOrder(BatchOrder):
                 f"shape {self._lengths.shape}"
             )
 
-    def _epoch_batches(self, epoch: int) -> Sequence[list[int]]:
-        rng = stream(self._seed, "order", self._task, epoch)
+    def epoch_batches(self, epoch: int) -> Iterator[list[int]]:
+        """Yield the items of each batch of an epoch."""
+        rng = stream(self._seed, "order", self.task, epoch)
         kept = rng.permutation(self._size)[: self._size - self._size % self._batch]
         order = bucketed(self._lengths[kept], self._batch, rng)
-        return [kept[order.batch(place)].tolist() for place in range(len(order.starts))]
+        for place in range(len(order.starts)):
+            yield kept[order.batch(place)].tolist()
 
     def settings(self) -> dict[str, Any]:
         """Return size, batch and a checksum of the lengths."""
