@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import socket
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,11 @@ class Case:
     @property
     def journal(self) -> Path:
         return self.folder / "journal.jsonl"
+
+    @property
+    def checkpoint(self) -> str | None:
+        """What a Trainer resumes from."""
+        return str(self.folder / "checkpoint-3") if self.resume else None
 
 
 Train = Callable[[Case], tuple[Decisions, nn.Module]]
@@ -146,7 +151,6 @@ def _on_ranks() -> Callable[[Callable[[], None]], None]:
 
 
 @pytest.fixture(autouse=True)
-def _alone_and_offline(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _alone_and_offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    yield

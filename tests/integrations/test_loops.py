@@ -1,7 +1,6 @@
 """Loops of one's own: plain PyTorch, and accelerate."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import accelerate
@@ -311,16 +310,3 @@ def test_items_are_read_at_once_where_that_can_be_done() -> None:
         Item(1, "a", 30),
     ]
     assert len(mixed) == 5
-
-
-def test_examples_are_five_lines_of_the_mixer(tmp_path: Path) -> None:
-    """The example in the documentation stops, goes on, and has the same journal."""
-    import subprocess
-    import sys
-
-    script = Path(__file__).parents[2] / "docs" / "examples" / "pytorch.py"
-    for folder, steps in (("whole", 20), ("parts", 9), ("parts", 20)):
-        command = [sys.executable, str(script), str(tmp_path / folder), "--steps", str(steps)]
-        subprocess.run(command, check=True, capture_output=True)
-    journals = [(tmp_path / f / "journal.jsonl").read_bytes() for f in ("whole", "parts")]
-    assert journals[0] == journals[1]

@@ -36,9 +36,9 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     BertTokenizerFast(vocab={w: i for i, w in enumerate(words)}).save_pretrained(folder)
     torch.manual_seed(0)
     sizes = {"vocab_size": 65, "hidden_size": 8, "intermediate_size": 16}
-    BertModel(
-        BertConfig(**sizes, num_hidden_layers=1, num_attention_heads=2)
-    ).save_pretrained(folder)
+    BertModel(BertConfig(**sizes, num_hidden_layers=1, num_attention_heads=2)).save_pretrained(
+        folder
+    )
     return folder
 
 
@@ -48,7 +48,9 @@ def data() -> dict[str, Dataset]:
     def line() -> str:
         return " ".join(f"w{chance.randrange(60)}" for _ in range(6))
 
-    scored = [{"sentence1": line(), "sentence2": line(), "score": chance.random()} for _ in range(50)]
+    scored = [
+        {"sentence1": line(), "sentence2": line(), "score": chance.random()} for _ in range(50)
+    ]
     return {
         "nli": Dataset.from_list([{"anchor": line(), "positive": line()} for _ in range(32)]),
         "sts": Dataset.from_list(scored),
@@ -109,7 +111,9 @@ def host(encoder: Path, **options: Any) -> Callable[[Any], Any]:
             callbacks=[Stop(case.stop)],
             **options,
         )
-        made.train(resume_from_checkpoint=str(case.folder / "checkpoint-3") if case.resume else None)
+        made.train(
+            resume_from_checkpoint=str(case.folder / "checkpoint-3") if case.resume else None
+        )
         return made.mixer, made.model
 
     return train
@@ -144,7 +148,7 @@ def test_one_sets_order_does_not_depend_on_the_others(
         orders.append(seen)
     assert orders[0] == orders[1]
     assert orders[0][0] != orders[0][8]
-    assert sorted(sum(orders[0][:8], [])) == list(range(32))
+    assert sorted(item for batch in orders[0][:8] for item in batch) == list(range(32))
 
 
 def test_the_arguments_can_be_pickled_at_a_checkpoint(tmp_path: Path, encoder: Path) -> None:

@@ -72,7 +72,10 @@ def trainer(
 ) -> MixtureTrainer:
     own = {"decide", "lag", "lengths", "collators", "eval_dataset", "callbacks", "compute_metrics"}
     more = {name: options.pop(name) for name in own & set(options)}
-    model, sets = options.pop("model", None) or language_model(), options.pop("sets", None) or data()
+    model, sets = (
+        options.pop("model", None) or language_model(),
+        options.pop("sets", None) or data(),
+    )
     policy = options.pop("policy", None) or bursar.Exp3S(list(sets), eta=0.1)
     made = kind(
         model=model,
@@ -106,7 +109,9 @@ def host(**options: Any) -> Callable[[Any], Any]:
             callbacks=[Stop(case.stop)],
             **(workers | ahead | options),
         )
-        made.train(resume_from_checkpoint=str(case.folder / "checkpoint-3") if case.resume else None)
+        made.train(
+            resume_from_checkpoint=str(case.folder / "checkpoint-3") if case.resume else None
+        )
         return made.mixer, made.model
 
     return train
@@ -165,7 +170,11 @@ def test_a_loss_is_that_of_its_own_batches_however_the_trainer_scaled_it(
     decide: str, tmp_path: Path
 ) -> None:
     made = trainer(
-        tmp_path, Watched, decide=decide, gradient_accumulation_steps=2, model=language_model(dropout=0)
+        tmp_path,
+        Watched,
+        decide=decide,
+        gradient_accumulation_steps=2,
+        model=language_model(dropout=0),
     )
     made.seen = []  # type: ignore[attr-defined]
     made.train()

@@ -97,7 +97,9 @@ def host(**options: Any) -> Callable[[Any], Any]:
             callbacks=[Stop(case.stop)],
             **options,
         )
-        made.train(resume_from_checkpoint=str(case.folder / "checkpoint-3") if case.resume else None)
+        made.train(
+            resume_from_checkpoint=str(case.folder / "checkpoint-3") if case.resume else None
+        )
         return made.mixer, made.model
 
     return train
