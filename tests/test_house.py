@@ -24,7 +24,7 @@ ORDER = [
     ["training", "mixing"],
     ["offpolicy", "search", "bandit"],
     ["studies"],
-    ["report"],
+    ["report", "integrations"],
     ["progress"],
     ["cli"],
     ["__main__"],

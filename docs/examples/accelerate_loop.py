@@ -1,0 +1,51 @@
+"""A loop with accelerate, alone or by `accelerate launch`: all ranks take the same decisions."""
+
+import argparse
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+from torch.utils.data import DataLoader, TensorDataset
+
+import bursar
+from bursar.mixing import Mixed, Mixer, Tally, collate_by
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("out", type=Path)
+parser.add_argument("--steps", type=int, default=40)
+options = parser.parse_args()
+checkpoint = options.out / "checkpoint"
+
+generator, datasets = torch.Generator().manual_seed(0), {}
+for name, size in {"a": 64, "b": 200, "c": 33}.items():
+    x = torch.randn(size, 5, generator=generator)
+    datasets[name] = TensorDataset(x, (x @ torch.randn(5, generator=generator) > 0).long())
+
+torch.manual_seed(1)
+model = torch.nn.Sequential(torch.nn.Linear(5, 16), torch.nn.Tanh(), torch.nn.Linear(16, 2))
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+accelerator = Accelerator(cpu=True)
+
+mixed = Mixed(datasets)  # bursar
+policy = bursar.Progress(list(datasets))  # bursar
+mixer = Mixer(policy, mixed.sizes, 8, seed=1, batches=accelerator.num_processes)  # bursar
+tally = Tally(mixer)  # bursar
+loader = DataLoader(mixed, batch_sampler=mixer, collate_fn=collate_by())  # bursar
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+accelerator.register_for_checkpointing(mixer)  # bursar
+if checkpoint.exists():
+    accelerator.load_state(str(checkpoint))
+
+for batch in loader:
+    x, y = batch["batch"]
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    accelerator.backward(loss)
+    optimizer.step()
+    optimizer.zero_grad()
+    tally.add(batch["draw"], loss, len(x))  # bursar
+    tally.settle()  # bursar
+    if batch["draw"] == options.steps:
+        break
+
+accelerator.save_state(str(checkpoint))
+accelerator.print({task: round(share, 2) for task, share in mixer.shares().items()})

@@ -1,0 +1,156 @@
+"""What the tests of all hosts share: a resumed training equals one that was not stopped."""
+
+import multiprocessing
+import os
+import socket
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from bursar.mixing import Decisions
+
+STEPS, SAVED, STOPPED = 8, 3, 5
+
+
+@dataclass(frozen=True)
+class Case:
+    """One training of a host.
+
+    Args:
+        folder: of its files.
+        workers: of the loader.
+        accumulate: micro-batches of a step.
+        stop: the last step; it saves after step 3 and has 8 in all.
+        resume: whether it goes on from what was saved.
+    """
+
+    folder: Path
+    workers: int
+    accumulate: int
+    stop: int = STEPS
+    resume: bool = False
+
+    @property
+    def journal(self) -> Path:
+        return self.folder / "journal.jsonl"
+
+    @property
+    def checkpoint(self) -> str | None:
+        """What a Trainer resumes from."""
+        return str(self.folder / "checkpoint-3") if self.resume else None
+
+
+Train = Callable[[Case], tuple[Decisions, nn.Module]]
+
+
+def check(train: Train, folder: Path, workers: int, accumulate: int) -> None:
+    """Assert that draws, losses, journal and weights do not show that a training was stopped."""
+    whole, model = train(Case(folder / "whole", workers, accumulate))
+    stopped = Case(folder / "parts", workers, accumulate, STOPPED)
+    train(stopped)
+    parts, other = train(replace(stopped, stop=STEPS, resume=True))
+    assert parts.policy.state_dict() == whole.policy.state_dict()
+    for (name, ours), theirs in zip(model.named_parameters(), other.parameters(), strict=True):
+        assert torch.equal(ours, theirs), name
+    if dist.is_initialized():
+        states: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(states, whole.policy.state_dict())
+        assert all(state == states[0] for state in states)
+        dist.barrier()
+        if dist.get_rank():
+            return
+    lines = (folder / "whole" / "journal.jsonl").read_bytes()
+    assert lines == (folder / "parts" / "journal.jsonl").read_bytes()
+    assert lines.count(b'"kind":"step"') >= STEPS
+    assert lines.count(b'"loss"') == lines.count(b'"gain"') == lines.count(b'"kind":"step"')
+
+
+def _rank(rank: int, ranks: int, port: int, work: Callable[[], None], errors: Any) -> None:
+    try:
+        os.environ |= {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": str(ranks),
+            "LOCAL_WORLD_SIZE": str(ranks),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+        }
+        torch.set_num_threads(1)
+        _forget_the_parent()
+        dist.init_process_group("gloo")
+        work()
+        dist.destroy_process_group()
+    except BaseException:
+        errors.put(f"rank {rank}: {traceback.format_exc()}")
+        raise
+
+
+def _forget_the_parent() -> None:
+    """Accelerate remembers for a whole process that it was alone."""
+    from accelerate.state import AcceleratorState, GradientState, PartialState
+
+    AcceleratorState._reset_state(reset_partial_state=True)
+    PartialState._reset_state()
+    GradientState._reset_state()
+
+
+def on_ranks(work: Callable[[], None], ranks: int = 2) -> None:
+    """Do it in several processes that train together, and raise what any of them raised."""
+    # Forked, so that nothing is imported again: that would take most of the time.
+    context = multiprocessing.get_context("fork")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    errors = context.SimpleQueue()
+    processes = [
+        context.Process(target=_rank, args=(rank, ranks, port, work, errors))
+        for rank in range(ranks)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    hung = [process for process in processes if process.exitcode is None]
+    for process in hung:
+        process.kill()
+    if not errors.empty():
+        pytest.fail(errors.get())
+    assert not hung, "the ranks wait for each other"
+    assert [process.exitcode for process in processes] == [0] * ranks
+
+
+@pytest.fixture(name="check")
+def _check(tmp_path: Path) -> Callable[[Train, int, int], None]:
+    """Compare a stopped training with a whole one, in this process."""
+    return lambda train, workers, accumulate: check(train, tmp_path, workers, accumulate)
+
+
+@pytest.fixture
+def check_on_two_ranks(tmp_path: Path) -> Callable[[Train], None]:
+    """Compare stopped trainings with whole ones, by two ranks."""
+
+    def work(train: Train) -> None:
+        for workers in (0, 2):
+            for accumulate in (1, 2):
+                check(train, tmp_path / f"{workers}-{accumulate}", workers, accumulate)
+
+    return lambda train: on_ranks(lambda: work(train))
+
+
+@pytest.fixture(name="on_ranks")
+def _on_ranks() -> Callable[[Callable[[], None]], None]:
+    """Do something by two ranks."""
+    return on_ranks
+
+
+@pytest.fixture(autouse=True)
+def _alone_and_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")

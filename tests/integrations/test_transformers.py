@@ -1,0 +1,372 @@
+"""The Trainer of transformers."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from datasets import Dataset
+from torch import nn
+from transformers import LlamaConfig, LlamaForCausalLM, TrainingArguments
+
+import bursar
+from bursar.errors import UserError
+from bursar.integrations.transformers import MixtureMixin, MixtureTrainer
+from bursar.journal import Step, read
+
+NAMES = ["easy", "hard", "noise"]
+
+
+def rows(size: int, period: int, seed: int) -> list[dict[str, list[int]]]:
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(6, 14, (size,), generator=generator).tolist()
+    starts = torch.randint(0, 20, (size,), generator=generator).tolist()
+    return [
+        {"input_ids": [(start + i) % period + 1 for i in range(length)]}
+        for start, length in zip(starts, lengths, strict=True)
+    ]
+
+
+def collate(items: list[dict[str, list[int]]]) -> dict[str, torch.Tensor]:
+    longest = max(len(item["input_ids"]) for item in items)
+    ids = torch.tensor([i["input_ids"] + [0] * (longest - len(i["input_ids"])) for i in items])
+    mask = (ids != 0).long()
+    labels = ids.masked_fill(mask == 0, -100)
+    return {"input_ids": ids, "attention_mask": mask, "labels": labels}
+
+
+def data() -> dict[str, Any]:
+    made = {"easy": rows(80, 5, 1), "hard": rows(40, 17, 2), "noise": rows(3, 19, 3)}
+    return {name: Dataset.from_list(each) for name, each in made.items()}
+
+
+def language_model(dropout: float = 0.1) -> LlamaForCausalLM:
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 32, "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 32}
+    return LlamaForCausalLM(LlamaConfig(**sizes, **heads, attention_dropout=dropout))
+
+
+def arguments(folder: Path, **options: Any) -> TrainingArguments:
+    settings = {
+        "max_steps": 8,
+        "per_device_train_batch_size": 4,
+        "learning_rate": 1e-2,
+        "lr_scheduler_type": "constant",
+        "save_steps": 3,
+        "logging_steps": 2,
+        "report_to": [],
+        "use_cpu": True,
+        "disable_tqdm": True,
+        "dataloader_pin_memory": False,
+        "seed": 5,
+    }
+    return TrainingArguments(str(folder), **(settings | options))
+
+
+def trainer(
+    folder: Path, kind: type[MixtureMixin] = MixtureTrainer, **options: Any
+) -> MixtureTrainer:
+    own = {"decide", "lag", "lengths", "collators", "eval_dataset", "callbacks", "compute_metrics"}
+    more = {name: options.pop(name) for name in own & set(options)}
+    model, sets = (
+        options.pop("model", None) or language_model(),
+        options.pop("sets", None) or data(),
+    )
+    policy = options.pop("policy", None) or bursar.Exp3S(list(sets), eta=0.1)
+    made = kind(
+        model=model,
+        args=arguments(folder, **options),
+        train_dataset=sets,
+        policy=policy,
+        data_collator=collate,
+        journal=folder / "journal.jsonl",
+        **more,
+    )
+    for printer in (transformers.PrinterCallback, transformers.ProgressCallback):
+        made.remove_callback(printer)
+    return made  # type: ignore[return-value]
+
+
+class Stop(transformers.TrainerCallback):  # type: ignore[misc]
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        control.should_training_stop = state.global_step == self.step
+
+
+def host(**options: Any) -> Callable[[Any], Any]:
+    def train(case: Any) -> tuple[Any, nn.Module]:
+        workers = {"dataloader_num_workers": case.workers}
+        ahead = {"dataloader_prefetch_factor": 2} if case.workers else {}
+        made = trainer(
+            case.folder,
+            gradient_accumulation_steps=case.accumulate,
+            callbacks=[Stop(case.stop)],
+            **(workers | ahead | options),
+        )
+        made.train(
+            resume_from_checkpoint=str(case.folder / "checkpoint-3") if case.resume else None
+        )
+        return made.mixer, made.model
+
+    return train
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_resumed_training_equals_one_that_was_not_stopped(
+    check: Any, workers: int, accumulate: int
+) -> None:
+    check(host(), workers, accumulate)
+
+
+def test_so_it_does_by_two_ranks(check_on_two_ranks: Any) -> None:
+    check_on_two_ranks(host())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"decide": "batch"},
+        {"lag": 4},
+        {"ignore_data_skip": True},
+        {"restore_callback_states_from_checkpoint": True},
+        {"train_sampling_strategy": "group_by_length"},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_so_it_does_with_other_settings(check: Any, options: dict[str, Any]) -> None:
+    check(host(**options), 0, 2)
+
+
+def steps(folder: Path) -> list[Step]:
+    return [each for each in read(folder / "journal.jsonl") if isinstance(each, Step)]
+
+
+class Watched(MixtureTrainer):
+    """Keeps the true mean loss of each batch, and of each step."""
+
+    def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.model.training and torch.is_grad_enabled():
+            with torch.no_grad():
+                logits = model(
+                    input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]
+                ).logits[:, :-1]
+                labels = inputs["labels"][:, 1:]
+                losses = nn.functional.cross_entropy(
+                    logits.flatten(0, 1), labels.flatten(), reduction="sum"
+                )
+            self.seen.append((self.task, float(losses), int((labels != -100).sum())))
+        return super().compute_loss(model, inputs, *args, **kwargs)
+
+
+@pytest.mark.parametrize("decide", ["step", "batch"])
+def test_a_loss_is_that_of_its_own_batches_however_the_trainer_scaled_it(
+    decide: str, tmp_path: Path
+) -> None:
+    made = trainer(
+        tmp_path,
+        Watched,
+        decide=decide,
+        gradient_accumulation_steps=2,
+        model=language_model(dropout=0),
+    )
+    made.seen = []  # type: ignore[attr-defined]
+    made.train()
+    micro = made.seen  # type: ignore[attr-defined]
+    size = 2 if decide == "step" else 1
+    groups = [micro[i : i + size] for i in range(0, len(micro), size)]
+    found = steps(tmp_path)
+    assert [step.task for step in found] == [group[0][0] for group in groups]
+    for step, group in zip(found, groups, strict=True):
+        expected = sum(loss for _, loss, _ in group) / sum(items for _, _, items in group)
+        assert step.loss == pytest.approx(expected, rel=1e-5)
+
+
+class Regressor(nn.Module):
+    """A model that takes no number of items, so that the Trainer divides by the accumulation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.Linear(2, 1)
+        self.seen: list[float] = []
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
+        loss = ((self.layer(x).squeeze(-1) - labels) ** 2).mean()
+        self.seen.append(loss.item())
+        return {"loss": loss}
+
+
+def test_a_loss_that_was_divided_by_the_accumulation_is_multiplied(tmp_path: Path) -> None:
+    points = [{"x": [1.0 * i, 1.0], "labels": 2.0 * i} for i in range(12)]
+    model = Regressor()
+    made = MixtureTrainer(
+        model,
+        arguments(tmp_path, gradient_accumulation_steps=2, max_steps=3),
+        train_dataset={"a": points, "b": points},
+        policy=bursar.Random(["a", "b"]),
+        decide="batch",
+        journal=tmp_path / "journal.jsonl",
+    )
+    made.train()
+    assert [step.loss for step in steps(tmp_path)] == pytest.approx(model.seen)
+
+
+def test_a_gain_is_the_fall_of_the_loss_on_the_same_batches_under_the_same_dropout(
+    tmp_path: Path,
+) -> None:
+    # With a learning rate of 0 nothing falls; other dropout masks would show.
+    trainer(tmp_path, learning_rate=0.0, gradient_accumulation_steps=2).train()
+    assert [step.gain for step in steps(tmp_path)] == pytest.approx([0.0] * 8, abs=1e-6)
+
+
+def test_measuring_gains_changes_nothing_in_the_training(tmp_path: Path) -> None:
+    class Blind(bursar.Random):
+        needs = frozenset({bursar.Gain()})
+
+    weights = []
+    for kind in (bursar.Random, Blind):
+        made = trainer(tmp_path / kind.__name__, policy=kind(NAMES))
+        made.train()
+        weights.append(torch.cat([p.detach().flatten() for p in made.model.parameters()]))
+    assert torch.equal(*weights)
+    assert steps(tmp_path / "Random")[0].gain is None
+    assert steps(tmp_path / "Blind")[0].gain is not None
+
+
+def test_one_decision_a_step_or_one_a_batch(tmp_path: Path) -> None:
+    for decide, draws in (("step", 8), ("batch", 16)):
+        made = trainer(tmp_path / decide, decide=decide, gradient_accumulation_steps=2)
+        made.train()
+        assert len(steps(tmp_path / decide)) == draws
+
+
+def test_the_logs_have_the_loss_of_each_set_and_its_share(tmp_path: Path) -> None:
+    made = trainer(tmp_path, logging_steps=8)
+    made.train()
+    logs = next(entry for entry in made.state.log_history if "loss" in entry)
+    found = steps(tmp_path)
+    examples = sum(step.examples for step in found)
+    for name in NAMES:
+        own = [step for step in found if step.task == name]
+        assert logs[f"share_{name}"] == pytest.approx(sum(s.examples for s in own) / examples)
+        if own:
+            assert logs[f"loss_{name}"] == pytest.approx(sum(s.loss for s in own) / len(own))
+    assert sum(logs[f"share_{name}"] for name in NAMES) == pytest.approx(1)
+
+
+def test_the_best_model_is_chosen_by_the_mean_or_the_worst_or_one_of_the_eval_sets(
+    tmp_path: Path,
+) -> None:
+    sets = {name: each.select(range(3)) for name, each in data().items()}
+    combine = {
+        "mean_loss": lambda losses: sum(losses) / 3,
+        "worst_loss": max,
+        "easy_loss": lambda losses: losses[0],
+    }
+    for metric, combined in combine.items():
+        made = trainer(
+            tmp_path / metric,
+            eval_dataset=sets,
+            eval_strategy="steps",
+            eval_steps=3,
+            metric_for_best_model=metric,
+            load_best_model_at_end=True,
+        )
+        made.train()
+        history: dict[int, dict[str, float]] = {}
+        for entry in made.state.log_history:
+            history.setdefault(entry["step"], {}).update(entry)
+        values = [
+            combined([history[step][f"eval_{name}_loss"] for name in NAMES]) for step in (3, 6, 8)
+        ]
+        assert made.state.best_metric == pytest.approx(min(values))
+        assert f"eval_{metric}" in history[6]
+
+
+def test_a_training_stops_early_by_the_mean_over_the_eval_sets(tmp_path: Path) -> None:
+    made = trainer(
+        tmp_path,
+        eval_dataset={name: each.select(range(3)) for name, each in data().items()},
+        eval_strategy="steps",
+        eval_steps=3,
+        metric_for_best_model="mean_loss",
+        load_best_model_at_end=True,
+        # Nothing is ever better by that much than the first.
+        callbacks=[transformers.EarlyStoppingCallback(1, early_stopping_threshold=100.0)],
+    )
+    made.train()
+    assert made.state.global_step == 6
+
+
+def test_the_worst_of_a_score_is_the_lowest(tmp_path: Path) -> None:
+    made = trainer(tmp_path, metric_for_best_model="mean_wer", greater_is_better=False)
+    metrics = {f"eval_{n}_{m}": v for m in ("f1", "wer") for n, v in zip("ab", (1, 3), strict=True)}
+    assert made._combined(metrics, ["a", "b"], "eval") == {
+        "eval_mean_f1": 2,
+        "eval_worst_f1": 1,
+        "eval_mean_wer": 2,
+        "eval_worst_wer": 3,
+    }
+
+
+def test_epochs_are_counted_over_all_sets_together(tmp_path: Path) -> None:
+    made = trainer(tmp_path, max_steps=-1, num_train_epochs=0.5, save_strategy="no")
+    made.train()
+    assert len(steps(tmp_path)) == round(0.5 * (80 + 40 + 3) / 4)
+
+
+def test_a_trainer_of_ones_own_mixes_too(tmp_path: Path) -> None:
+    class Own(transformers.Trainer):  # type: ignore[misc]
+        def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            seen.append((self.task, inputs["input_ids"].shape[0]))
+            return super().compute_loss(model, inputs, *args, **kwargs)
+
+    class Mixture(MixtureMixin, Own):
+        pass
+
+    seen: list[tuple[str, int]] = []
+    trainer(tmp_path, Mixture, policy=bursar.Random(NAMES)).train()
+    assert seen == [(step.task, step.examples) for step in steps(tmp_path)]
+
+
+def test_a_checkpoint_from_before_the_mixture_can_be_gone_on_from(tmp_path: Path) -> None:
+    before = transformers.Trainer(
+        language_model(), arguments(tmp_path), train_dataset=data()["easy"], data_collator=collate
+    )
+    before.remove_callback(transformers.PrinterCallback)
+    before.train()
+    made = trainer(tmp_path)
+    made.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+    assert [step.step for step in steps(tmp_path)] == [1, 2, 3, 4, 5]
+
+
+def test_the_state_of_a_checkpoint_is_json(tmp_path: Path) -> None:
+    trainer(tmp_path).train()
+    state = json.loads((tmp_path / "checkpoint-3" / "trainer_state.json").read_text())
+    kept = state["stateful_callbacks"]["MixtureCallback"]["attributes"]["mixture"]
+    assert kept["mixer"]["settings"]["tasks"] == NAMES
+
+
+def test_what_is_wrong_is_said_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^train_dataset: expected training sets by name, found "):
+        MixtureTrainer(train_dataset=data()["easy"], policy=bursar.Random(["easy"]))
+    with pytest.raises(UserError, match=r"^train_dataset: expected a set for each task .* found a"):
+        MixtureTrainer(train_dataset={"a": []}, policy=bursar.Random(["a", "b"]))
+    with pytest.raises(UserError, match=r"^decide: expected step or batch, found 'epoch'$"):
+        trainer(tmp_path, decide="epoch")
+    with pytest.raises(UserError, match=r"^policy thompson: expected one that .* needs DevScore"):
+        trainer(tmp_path, policy=bursar.Thompson(NAMES, primary="easy"))
+    with pytest.raises(UserError, match=r"^eval_dataset: expected names other than mean"):
+        trainer(tmp_path, eval_dataset={"mean": data()["easy"]})
+    with pytest.raises(UserError, match=r"^auto_find_batch_size: expected False"):
+        trainer(tmp_path, auto_find_batch_size=True)
+    points = {name: [{"x": 1}] for name in NAMES}
+    with pytest.raises(UserError, match=r"^train_dataset, easy: expected a column length or input"):
+        trainer(tmp_path, sets=points, train_sampling_strategy="group_by_length")
