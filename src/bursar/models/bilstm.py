@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import PreTrainedModel
 
-from bursar.models.encoders import SECOND, Encoder, Representation
+from bursar.models.encoders import Encoder, Representation
 from bursar.tasks.batches import FROZEN_STATES
+from bursar.tasks.encoding import SECOND
 
 
 class BiLSTMEncoder(Encoder):

@@ -14,7 +14,8 @@ from bursar.files import whole_file
 from bursar.models.bilstm import BiLSTMEncoder
 from bursar.models.multitask import MultiTaskModel
 from bursar.tasks.batches import FROZEN_STATES
-from bursar.tasks.encoding import IDS, Encoded, default_cache
+from bursar.tasks.cache import default_cache
+from bursar.tasks.encoding import IDS, Encoded
 from bursar.training.engine import pick_device
 from bursar.training.frozen_states import ROOM, digest, tensor_bytes
 from bursar.training.loading import dev_batches
