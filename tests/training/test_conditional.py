@@ -17,12 +17,13 @@ from transformers import DistilBertConfig, DistilBertModel
 
 from bursar.config import RunConfig, dump, load
 from bursar.errors import UserError
-from bursar.journal import Journal, Opening
+from bursar.journal import Journal, Opening, SelectionStep, read
 from bursar.models.build import build_conditioned
 from bursar.models.conditioned import ConditionedTextEncoder
 from bursar.models.multitask import MultiTaskModel
 from bursar.selection import MTUncertainty
 from bursar.tasks.batches import FROZEN_STATES, make_batch
+from bursar.training import selecting
 from bursar.training.assembly import assemble
 from bursar.training.change import change_tasks
 from bursar.training.engine import Engine
@@ -275,6 +276,37 @@ def test_fixed_layers_run_once_for_scoring_and_training(
     driver.advance()
     assert calls.count(1) == 3, "once for each task's candidates"
     assert calls.count(2) == 3 * (1 + 3) + 1, "without dropout, with three masks, and in training"
+
+
+def test_data_that_are_gone_through_often_pass_the_fixed_layers_once(
+    configured: Callable[..., RunConfig],
+    everything: Callable[[Path], dict[str, Any]],
+    interrupter: Callable[..., Any],
+    interruption: type[Exception],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = configured(
+        UPPER, **DECIDERS["mt_uncertainty"], budget={"steps": 12, "batch": 6}, evaluate={"every": 6}
+    )
+    run(config, tmp_path / "kept", cache=tmp_path)
+    assert len(list((tmp_path / "frozen").iterdir())) == 3, "each task's training data"
+    with pytest.raises(interruption):
+        run(config, tmp_path / "stopped", cache=tmp_path, watchers=[interrupter(step=8)])
+    for path in (tmp_path / "frozen").iterdir():
+        path.unlink()
+    resume(tmp_path / "stopped", cache=tmp_path)
+    assert everything(tmp_path / "stopped") == everything(tmp_path / "kept")
+    monkeypatch.setattr(selecting, "OFTEN", 1000)
+    run(config, tmp_path / "computed", cache=tmp_path)
+    ours, theirs = (
+        [r for r in read(tmp_path / name / "journal.jsonl") if isinstance(r, SelectionStep)]
+        for name in ("kept", "computed")
+    )
+    assert len(ours) == len(theirs) == 12
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.chosen == other.chosen
+        assert one.losses == pytest.approx(other.losses, rel=1e-3)
 
 
 def test_nothing_is_reused_where_modules_train_below(

@@ -76,8 +76,9 @@ class FixedPart(FrozenPart):
     ) -> Tensor:
         """Return token vectors, shape `(sequences, tokens, width)`, from given states if any."""
         states = self._given
-        if states is None and self._records is not None:
-            states = self._model.fixed_states(input_ids, mask, task_ids, second)
+        if self._records is not None:
+            if states is None:
+                states = self._model.fixed_states(input_ids, mask, task_ids, second)
             self._records.append(states)
         if states is not None and self._alone:
             return states

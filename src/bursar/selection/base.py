@@ -37,7 +37,7 @@ class Selector(ABC):
     Like a policy it decides and runs no loop: ask it for `candidates`, score them, let it `choose`,
     train on what it chose. It is deterministic, holds no tensors and serialises to JSON. `score`
     says how candidates are to be scored, and `passes` with how many dropout masks, where the score
-    needs several.
+    needs several; `every` is how many steps come of one choice.
 
     Args:
         tasks: the names of the tasks, in the order of every array.
@@ -47,6 +47,7 @@ class Selector(ABC):
     name: ClassVar[str]
     score: Score = "entropy"
     passes: int = 8
+    every: int = 1
 
     def __init__(self, tasks: Sequence[str], batch: int) -> None:
         if isinstance(tasks, str) or not tasks or len(set(tasks)) != len(tasks):

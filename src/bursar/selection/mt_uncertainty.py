@@ -67,7 +67,7 @@ class MTUncertainty(Selector):
         self.score = score
         self.passes = passes
         self._rule = RULES[rule]
-        self._every = every
+        self.every = every
         self._pool = pool
 
     def candidates(self) -> dict[str, int]:
@@ -81,12 +81,12 @@ class MTUncertainty(Selector):
         places = np.concatenate([np.arange(len(of_task)) for of_task in ordered])
         owners = np.repeat(np.arange(len(ordered)), [len(of_task) for of_task in ordered])
         ranks = np.lexsort((owners, places, -np.concatenate(utilities)))
-        best = ranks[: self._every * self.batch]
+        best = ranks[: self.every * self.batch]
         fresh = dict(zip(self.tasks, map(len, ordered), strict=True))
         stale = dict.fromkeys(self.tasks, 0)
         steps = []
-        for first in range(min(self._every, len(best))):
-            dealt = best[first :: self._every]
+        for first in range(min(self.every, len(best))):
+            dealt = best[first :: self.every]
             chosen = self._by_task(owners[dealt], places[dealt])
             steps.append(Selection(chosen, stale if first else fresh))
             self._count(steps[-1])

@@ -19,9 +19,13 @@ from bursar.tasks.batches import FROZEN_STATES, Batch
 from bursar.tasks.data import ReadyBatches
 from bursar.training.driver import Driver
 from bursar.training.engine import Engine
+from bursar.training.frozen_states import FrozenStates
 from bursar.training.prepare import Prepared
 from bursar.training.scoring import Candidates, Scorer
 from bursar.training.stepper import Stepper, task_weights
+
+OFTEN = 2
+"""How often a run goes through a task's data for it to pay to keep what frozen layers give."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +49,8 @@ class SelectionDriver(Driver):
     Candidates come from each task's stream, so a batch of them has like lengths. The chosen ones of
     all tasks make one mixed batch, which passes through the model once; how much each of them
     counts is up to the run's `loss`. Where lower layers are frozen, training starts from what they
-    gave in scoring.
+    gave in scoring; and where the budget goes through a task's data more than once, they run on
+    each example once.
     """
 
     decider: Selector
@@ -56,6 +61,7 @@ class SelectionDriver(Driver):
         self.usage = Usage({name: len(items) for name, items in engine.loader.items.items()})
         self._scorer = Scorer(engine, decider)
         self._waiting: list[Chosen] = []
+        self._begun = False
 
     @classmethod
     def check(cls, decider: Selector, config: RunConfig, prepared: Sequence[Prepared]) -> None:
@@ -76,6 +82,8 @@ class SelectionDriver(Driver):
 
     def advance(self) -> None:
         """Candidates, scores, a mixed batch, a step."""
+        if not self._begun:
+            self._begin()
         began = time.perf_counter()
         step = self.step + 1
         if not self._waiting:
@@ -98,6 +106,29 @@ class SelectionDriver(Driver):
         )
         self.journal.append(record)
         self.engine.watchers.advanced(record)
+
+    def _begin(self) -> None:
+        """Add what frozen layers give to the data that are gone through often enough to pay."""
+        engine = self.engine
+        states = FrozenStates(
+            engine.model,
+            batch=engine.config.evaluate.batch,
+            device=engine.device,
+            cache=engine.cache,
+            working=engine.watchers.working,
+        )
+        for name, items in engine.loader.items.items():
+            if self._drawn(name) >= OFTEN * len(items):
+                engine.loader.replace(name, states.add(name, items))
+        self._begun = True
+
+    def _drawn(self, task: str) -> int:
+        """Return how many candidates of a task the whole budget scores."""
+        return (
+            self.decider.candidates()[task]
+            * self.engine.config.budget.steps
+            // (self.decider.every)
+        )
 
     def select(self, step: int) -> list[Chosen]:
         """Draw and score candidates, and let the selector choose the steps that come of them."""
