@@ -6,8 +6,8 @@ BURSAR_DATA names the folder of the official data sets. Every finished run is a 
 is not run again, an unfinished one is resumed; the tables are printed from what is there. Start it
 once a core with seeds of its own.
 
-MiniLM with 6 layers, the lower 3 and the embeddings frozen, mean pooling; 1,500 steps of 16 for the
-eight GLUE tasks; at most 600 dev examples of a task; the best of ten evaluations is kept; one
+MiniLM with 6 layers, the lower 3 and the embeddings frozen, mean pooling; 1,000 steps of 16 for the
+eight GLUE tasks; at most 400 dev examples of a task; the best of five evaluations is kept; one
 learning rate for all rungs. Rungs up to the bottleneck draw tasks at random. MT-Uncertainty comes
 twice: with as many steps, and `paid`, with as many examples passed forward and backward in all as
 the random rungs, so that scoring is paid for.
@@ -58,8 +58,8 @@ from bursar.training.run import resume_run, run
 GLUE = [f"glue/{name}" for name in ("cola", "sst2", "mrpc", "stsb", "rte", "qnli", "mnli", "qqp")]
 SUPERGLUE = [f"superglue/{name}" for name in ("cb", "copa", "multirc", "wic", "wsc")]
 OTHERS = ["snli", "scitail", "mrqa/squad", "wnut17"]
-FROZEN, BATCH, STEPS = 3, 16, 1500
-PASSES = 8
+FROZEN, BATCH, STEPS = 3, 16, 1000
+PASSES = 4
 """Dropout masks with which MT-Uncertainty scores the one regression, STS-B."""
 RUNGS: dict[str, tuple[str, ...]] = {
     "mtl": (),
@@ -139,7 +139,7 @@ class Study:
             model=model,
             budget={"steps": steps, "batch": BATCH},
             optimizer={"lr": 1e-4},
-            evaluate={"examples": self.options.examples},
+            evaluate={"examples": self.options.examples, "every": max(1, steps // 5)},
             seed=seed,
             data=os.environ["BURSAR_DATA"],
             device="cpu",
@@ -197,7 +197,7 @@ class Study:
     def scitail(self, seed: int) -> None:
         """Few-shot SciTail: adapted from the ladder's model, and the encoder alone."""
         source, steps = self.folder("ladder", "bottleneck", seed), max(2, self.options.steps // 5)
-        sets = [f"budget.steps={steps}"]
+        sets = [f"budget.steps={steps}", f"evaluate.every={max(1, steps // 5)}"]
         for fraction in FRACTIONS:
             for arm, train_all in (("adapted", True), ("adapted-frozen", False)):
                 name = f"{arm}-{fraction:g}"
@@ -370,7 +370,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--only", nargs="+", choices=STUDIES, default=list(STUDIES))
     parser.add_argument("--steps", type=int, default=STEPS, help="of a GLUE run")
-    parser.add_argument("--examples", type=int, default=600, help="dev examples of a task, at most")
+    parser.add_argument("--examples", type=int, default=400, help="dev examples of a task, at most")
     parser.add_argument("--table", action="store_true", help="only print what is there")
     return parser.parse_args()
 
