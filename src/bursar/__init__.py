@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         Thompson,
         Uncertainty,
     )
+    from bursar.studies.autosem import autosem
     from bursar.studies.compare import compare
     from bursar.tasks.data import from_data
     from bursar.tasks.files import from_files
@@ -69,6 +70,7 @@ __all__ = [
     "Thompson",
     "Uncertainty",
     "__version__",
+    "autosem",
     "compare",
     "estimate",
     "from_data",
@@ -85,6 +87,7 @@ _PLACES = {
     "Log": "bursar.offpolicy",
     "RunConfig": "bursar.config",
     "Task": "bursar.tasks.task",
+    "autosem": "bursar.studies.autosem",
     "compare": "bursar.studies.compare",
     "estimate": "bursar.offpolicy",
     "from_data": "bursar.tasks.data",

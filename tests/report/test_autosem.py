@@ -1,0 +1,102 @@
+"""The figures and the page of an AutoSeM study."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+pytest.importorskip("botorch")
+pytest.importorskip("plotly")
+
+from bursar.policies import Utility
+from bursar.report import figures
+from bursar.report.autosem import write_autosem_report
+from bursar.search import RatioSpace
+from bursar.studies.autosem import AutosemResult, FinalRun, Search, Selection, Spent, Tried
+
+UTILITIES = [
+    Utility("p<b>", 0.8, 0.6, 0.95, 40, 8.0, 2.0),
+    Utility("x", 0.5, 0.3, 0.7, 12, 5.0, 5.0),
+    Utility("y", 0.25, 0.1, 0.5, 3, 1.0, 3.0),
+]
+
+
+def tried(space: RatioSpace, count: int) -> list[Tried]:
+    """Trials whose value falls with the share of the first auxiliary; the last one was pruned."""
+    ratios = space.grid(count)
+    return [
+        Tried(k, ratio, 0.8 - 0.3 * space.shares(ratio)[0], k == count - 1, Spent(10, 80, 80), {})
+        for k, ratio in enumerate(ratios)
+    ]
+
+
+def found(auxiliaries: tuple[str, ...] = ("x", "y"), count: int = 8) -> Search:
+    space = RatioSpace("p<b>", auxiliaries)
+    return Search(space, tried(space, count))
+
+
+def test_each_task_has_the_density_of_its_beta_and_a_bar_over_its_interval() -> None:
+    figure = figures.utilities(UTILITIES)
+    lines = [trace for trace in figure.data if trace.mode == "lines"]
+    bars = [trace for trace in figure.data if trace.mode == "markers"]
+    assert [line.name for line in lines] == ["p&lt;b&gt;", "x", "y"]
+    for line, bar, each in zip(lines, bars, UTILITIES, strict=True):
+        assert np.asarray(line.y) == pytest.approx(stats.beta(each.a, each.b).pdf(line.x))
+        assert bar.x[0] + bar.error_x.array[0] == pytest.approx(each.high)
+        assert bar.x[0] - bar.error_x.arrayminus[0] == pytest.approx(each.low)
+
+
+def test_the_history_shows_every_trial_and_the_best_so_far() -> None:
+    search = found()
+    finished, pruned, best = figures.search_history(search).data
+    assert len(finished.x) == 7
+    assert list(pruned.x) == [7]
+    assert list(best.y) == [max(finished.y[: k + 1]) for k in range(7)]
+
+
+def test_the_map_of_one_auxiliary_is_a_curve_through_what_was_tried() -> None:
+    search = found(("x",), 8)
+    figure = figures.ratio_map(search)
+    mean = next(trace for trace in figure.data if trace.name == "expected")
+    at = np.interp(search.space.shares(search.tried[2].ratio)[0], mean.x, mean.y)
+    assert at == pytest.approx(100 * search.tried[2].value, abs=1.5)
+
+
+@pytest.mark.parametrize("auxiliaries", [("x", "y"), ("x", "y", "z")])
+def test_the_map_of_several_leaves_room_for_the_primary(auxiliaries: Any) -> None:
+    figure = figures.ratio_map(found(auxiliaries, 10))
+    heats = [trace for trace in figure.data if trace.type == "heatmap"]
+    assert [heat.name for heat in heats] == ["expected", "spread"]
+    for heat in heats:
+        assert np.isnan(np.asarray(heat.z)[-1, -1])  # shares of 1 and 1 leave nothing
+        assert np.isfinite(np.asarray(heat.z)[1, 1])
+    assert np.nanmin(heats[1].z) >= 0
+
+
+def result(folder: Path, utilities: list[Utility]) -> AutosemResult:
+    search = found()
+    selection = Selection(("x", "y"), utilities, Spent(2000, 1, 1))
+    return AutosemResult("p<b>", selection, search, [FinalRun(1, folder, 0.8, Spent())])
+
+
+def test_the_page_says_what_helps_and_at_what_price(tmp_path: Path) -> None:
+    made = result(tmp_path, UTILITIES)
+    page = write_autosem_report(made, tmp_path).read_text()
+    assert "2,080 steps were spent" in page
+    assert page.count("<figure>") == 3
+    assert "AutoSeM for p&lt;b&gt;" in page
+
+
+def test_a_study_without_selection_has_no_utilities_to_show(tmp_path: Path) -> None:
+    page = write_autosem_report(result(tmp_path, []), tmp_path).read_text()
+    assert page.count("<figure>") == 2
+
+
+def test_that_nothing_helps_is_said() -> None:
+    space = RatioSpace("p", ("x",))
+    ratios = [{"p": 1, "x": 0}, {"p": 1, "x": 1}]
+    trials = [Tried(k, r, 0.7 - 0.1 * k, False, Spent(5), {}) for k, r in enumerate(ratios)]
+    made = AutosemResult("p", Selection(("x",)), Search(space, trials), [])
+    assert made.verdict() == "No candidate helps p: alone it is best, 70.0; 10 steps were spent."
