@@ -367,6 +367,8 @@ def test_what_is_wrong_is_said_in_a_sentence(tmp_path: Path) -> None:
         trainer(tmp_path, eval_dataset={"mean": data()["easy"]})
     with pytest.raises(UserError, match=r"^auto_find_batch_size: expected False"):
         trainer(tmp_path, auto_find_batch_size=True)
+    with pytest.raises(UserError, match=r"^accelerator_config, split_batches: expected False with"):
+        trainer(tmp_path, accelerator_config={"split_batches": True})
     points = {name: [{"x": 1}] for name in NAMES}
     with pytest.raises(UserError, match=r"^train_dataset, easy: expected a column length or input"):
         trainer(tmp_path, sets=points, train_sampling_strategy="group_by_length")

@@ -18,7 +18,7 @@ from transformers.trainer_utils import seed_worker
 from bursar.errors import UserError
 from bursar.mixing import Mixed, Mixer, RandomState, Tally, collate_by
 from bursar.mixing.mixed import Collator
-from bursar.policies import Gain, Loss, Policy
+from bursar.policies import Policy
 
 __all__ = ["MixtureMixin", "MixtureTrainer"]
 
@@ -115,8 +115,9 @@ class MixtureMixin(_Base):
     def _check_args(self) -> None:
         if self.args.auto_find_batch_size:
             raise UserError("auto_find_batch_size: expected False with a policy, found True")
-        if self.accelerator.split_batches:
-            raise UserError("split_batches: expected False with a policy, found True")
+        for name in ("split_batches", "dispatch_batches"):
+            if getattr(self.accelerator, name):
+                raise UserError(f"accelerator_config, {name}: expected False with a policy")
 
     # For Trainers that change what they are given.
     def _stand_in(self, train_dataset: Mapping[str, Any]) -> Any:
@@ -281,14 +282,15 @@ class MixtureMixin(_Base):
         metrics: dict[str, float] = super().evaluate(*args, **kwargs)
         if isinstance(sets, dict):
             prefix = kwargs.get("metric_key_prefix", "eval")
-            combined = self._combined(metrics, list(sets), prefix)
-            self.log(dict(combined))
-            metrics.update(combined)
-            # For early stopping, which looks for the metric that the best model is chosen by.
-            self.control = self.callback_handler.on_evaluate(
-                self.args, self.state, self.control, combined
-            )
+            self._add_combined(metrics, self._combined(metrics, list(sets), prefix))
         return metrics
+
+    def _add_combined(self, metrics: dict[str, float], combined: dict[str, float]) -> None:
+        self.log(dict(combined))
+        metrics.update(combined)
+        # For early stopping, which looks for the metric that the best model is chosen by.
+        handler = self.callback_handler
+        self.control = handler.on_evaluate(self.args, self.state, self.control, combined)
 
     def _combined(
         self, metrics: Mapping[str, float], sets: list[str], prefix: str
@@ -341,12 +343,6 @@ def _check(policy: Policy, sets: Mapping[str, Any], decide: str, evaluated: Any)
         )
     if decide not in ("step", "batch"):
         raise UserError(f"decide: expected step or batch, found {decide!r}")
-    dear = [type(signal).__name__ for signal in policy.needs - {Gain(), Loss()}]
-    if dear:
-        raise UserError(
-            f"policy {policy.name}: expected one that learns from losses or gains, found one that "
-            f"needs {', '.join(dear)}, which this trainer does not measure"
-        )
     for name in COMBINED:
         if isinstance(evaluated, Mapping) and name in evaluated:
             raise UserError(

@@ -26,7 +26,7 @@ class Decisions:
     Args:
         policy: who is asked.
         sizes: by task, its training examples; empty if nobody knows.
-        batch: examples in a batch.
+        batch: examples in a batch; None if nobody knows.
         seed: of the draws.
         journal: the file to write every draw to; it must not be there yet. None for no journal.
         lag: a draw knows the outcomes of the draws this many before it and earlier, and no others,
@@ -38,7 +38,7 @@ class Decisions:
         self,
         policy: Policy,
         sizes: Mapping[str, int],
-        batch: int,
+        batch: int | None,
         *,
         seed: int,
         journal: Path | str | None = None,
@@ -61,7 +61,7 @@ class Decisions:
                 dict(sizes),
                 seed,
                 {"name": policy.name},
-                {"batch": batch},
+                {} if batch is None else {"batch": batch},
             ),
         )
 
@@ -88,7 +88,7 @@ class Decisions:
 
     def due(self, number: int) -> frozenset[Signal]:
         """Return the signals that the policy wants measured for an open draw."""
-        return self.policy.due(self._opened(number))
+        return self.policy.due(self.opened(number))
 
     def settle(
         self,
@@ -115,7 +115,7 @@ class Decisions:
             examples: how many it was spent on.
             tokens: how many it was spent on, padding left out.
         """
-        draw = self._opened(number)
+        draw = self.opened(number)
         del self.open[draw.number]
         self.spent[draw.task] += examples or 0
         measured = None if loss is None else _number(loss)
@@ -129,7 +129,8 @@ class Decisions:
         else:
             self._untold[draw.number] = outcome
 
-    def _opened(self, number: int) -> Draw:
+    def opened(self, number: int) -> Draw:
+        """Return an open draw; raise if it was settled before, or never drawn."""
         found = self.open.get(int(number))
         if found is None:
             raise UserError(

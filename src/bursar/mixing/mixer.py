@@ -117,7 +117,7 @@ class Mixer(Decisions):
         tokens: int | None = None,
     ) -> None:
         """Say what came of a draw; in any order, once for each. See `Decisions.settle`."""
-        self._opened(number)
+        self.opened(number)
         items = self._items.pop(int(number))
         super().settle(
             number,

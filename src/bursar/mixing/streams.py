@@ -52,7 +52,7 @@ class Streams(Decisions):
                 f"loaders: expected one for each task of the policy, {', '.join(policy.tasks)}, "
                 f"found {', '.join(loaders) or 'none'}"
             )
-        super().__init__(policy, sizes or {}, 1, seed=seed, journal=journal)
+        super().__init__(policy, sizes or {}, None, seed=seed, journal=journal)
         self._streams = {task: _Stream(task, loaders[task]) for task in policy.tasks}
 
     def __iter__(self) -> Iterator[dict[str, Any]]:

@@ -9,8 +9,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from bursar.errors import UserError
 from bursar.mixing.decisions import Decisions
-from bursar.policies import Gain
+from bursar.policies import Gain, Loss
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,17 @@ class Tally:
     same decisions. Losses stay on their device until `settle`.
 
     Args:
-        decisions: the mixer, or the streams, of this rank.
+        decisions: the mixer, or the streams, of this rank; its policy learns from losses or gains.
     """
 
     def __init__(self, decisions: Decisions) -> None:
+        policy = decisions.policy
+        dear = [type(signal).__name__ for signal in policy.needs - {Gain(), Loss()}]
+        if dear:
+            raise UserError(
+                f"policy {policy.name}: expected one that learns from losses or gains, found one "
+                f"that needs {', '.join(dear)}, which is not measured here"
+            )
         self._decisions = decisions
         self._measured: list[_Measured] = []
 
@@ -110,7 +118,7 @@ class Tally:
     def _settle(
         self, number: int, loss: float, gain: float, weight: float, examples: float
     ) -> Settled:
-        task = self._decisions.open[number].task if number in self._decisions.open else ""
+        task = self._decisions.opened(number).task
         mean = loss / weight if weight else math.nan
         self._decisions.settle(
             number,
