@@ -126,7 +126,7 @@ def showing(quiet: bool) -> Iterator[Shower]:
 
 
 def busy(what: str) -> AbstractContextManager[object]:
-    """A sign of life on a terminal, for what has no steps to count."""
+    """Return a sign of life on a terminal, for what has no steps to count."""
     return out.status(what) if out.is_terminal else nullcontext()
 
 
@@ -335,7 +335,7 @@ def _answer(found: "Prediction", ids: bool, probabilities: bool) -> Any:
 
 @contextmanager
 def _file_of(source: str) -> Iterator[str]:
-    """What is to be predicted as something that can be read twice; standard input is saved."""
+    """Give what is to be predicted as something that can be read twice; standard input is saved."""
     if source not in ("-", "/dev/stdin"):
         yield source
         return
@@ -501,7 +501,7 @@ def tasks(
 
 
 def _tracked(entries: Sequence[Any], title: str) -> Iterator[Any]:
-    """A bar on a terminal while the entries are gone through."""
+    """Return a bar on a terminal while the entries are gone through."""
     if not title or not out.is_terminal:
         return iter(entries)
     return iter(track(entries, title, console=out, transient=True))
@@ -554,7 +554,7 @@ def plan(file: RunFile, sets: Sets = None, data: DataOption = None) -> None:
 
 
 def _budget_words(config: "RunConfig") -> str:
-    """What there is to spend, in the words of who decides."""
+    """Return what there is to spend, in the words of who decides."""
     said = f"Budget: {config.length:,} {config.family.unit}, batches of {config.budget.batch:,}."
     if config.family.key != "weighting":
         return said
@@ -658,7 +658,7 @@ def _comparison_table(comparison: "Comparison") -> Table:
 
 
 def _spread(scores: list[float]) -> str:
-    """The mean, and the range where there are several."""
+    """Return the mean, and the range where there are several."""
     text = f"{100 * mean(scores):.1f}"
     if len(scores) > 1:
         text += f" ({100 * min(scores):.1f} to {100 * max(scores):.1f})"
@@ -768,7 +768,7 @@ def _utilities_table(result: "AutosemResult") -> Table:
 
 
 def _ratios_table(result: "AutosemResult") -> Table:
-    """The best of the ratios that were tried."""
+    """Return the best of the ratios that were tried."""
     table = Table(Column("ratio " + ":".join(result.ratio), no_wrap=True))
     for column in ("dev", "steps", ""):
         table.add_column(column, justify="right")

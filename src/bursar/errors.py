@@ -39,7 +39,7 @@ class StoppedError(BursarError):
 
 
 def unknown(what: str, found: str, choices: Iterable[str], where: str = "") -> UserError:
-    """The sentence for a name that is not known, with the nearest known one if there is any.
+    """Return the sentence for a name that is not known, with the nearest known one if there is any.
 
     >>> str(unknown("policy", "randm", ["random", "task_size"], "run.yaml, policy"))
     "run.yaml, policy: unknown policy 'randm'; did you mean 'random'? Choices: random, task_size."

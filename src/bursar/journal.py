@@ -176,14 +176,14 @@ class Journal:
 
     @classmethod
     def create(cls, path: Path, opening: Opening) -> Self:
-        """A new journal, with its first line."""
+        """Return a new journal, with its first line."""
         journal = cls(path, len(opening.tasks))
         journal.append(opening)
         return journal
 
     @classmethod
     def resume(cls, path: Path, position: int) -> Self:
-        """The journal as it was when its next line was to stand at `position`."""
+        """Return the journal as it was when its next line was to stand at `position`."""
         size = path.stat().st_size
         if size < position:
             raise UserError(
@@ -273,7 +273,7 @@ class Journal:
 
 
 def read(path: Path | str) -> Iterator[Record]:
-    """The records of a journal, in order.
+    """Yield the records of a journal, in order.
 
     A torn last line is passed over and reported through `logging`; anything else that is no record
     is an error that names the line. Fields and kinds that a later version added are passed over.
@@ -298,7 +298,7 @@ def read(path: Path | str) -> Iterator[Record]:
 
 
 def read_latest(path: Path | str) -> list[Record]:
-    """The records since the run's tasks were last changed, from that opening on."""
+    """Return the records since the run's tasks were last changed, from that opening on."""
     latest: list[Record] = []
     for record in read(path):
         if isinstance(record, Opening):
@@ -336,5 +336,5 @@ def repair(path: Path) -> int:
 
 
 def without_times(record: Record) -> dict[str, Any]:
-    """A record as plain values, without the wall-clock times: for comparing runs."""
+    """Return a record as plain values, without the wall-clock times: for comparing runs."""
     return {k: v for k, v in asdict(record).items() if k != "seconds"} | {"kind": record.kind}

@@ -18,7 +18,7 @@ def _digest(seed: int, *name: str | int) -> bytes:
 
 
 def stream(seed: int, *name: str | int) -> np.random.Generator:
-    """The random stream with this name.
+    """Return the random stream with this name.
 
     >>> bool(stream(1, "order", "rte", 0).random() == stream(1, "order", "rte", 0).random())
     True
@@ -35,7 +35,7 @@ def seed_for(seed: int, *name: str | int) -> int:
 
 
 def state_of(rng: np.random.Generator) -> dict[str, Any]:
-    """The state of a Philox generator as JSON-able values."""
+    """Return the state of a Philox generator as JSON-able values."""
     state = rng.bit_generator.state
     if state["bit_generator"] != "Philox":
         raise TypeError(f"expected a Philox generator, found {state['bit_generator']}")
@@ -50,7 +50,7 @@ def state_of(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def restore(state: dict[str, Any]) -> np.random.Generator:
-    """The generator that `state_of` described, at the very place it was.
+    """Return the generator that `state_of` described, at the very place it was.
 
     >>> rng = stream(7, "draws")
     >>> _ = rng.random(3)

@@ -47,13 +47,13 @@ class BanditComparison:
     curves: NDArray[np.float64]
 
     def medians(self, policy: str) -> NDArray[np.float64]:
-        """The median over seeds of the final score, shape `(environments,)`."""
+        """Return the median over seeds of the final score, shape `(environments,)`."""
         finals = self.curves[self.policies.index(policy), :, :, -1]
         medians: NDArray[np.float64] = np.median(finals, axis=1)
         return medians
 
     def standings(self) -> list[BanditStanding]:
-        """The table, best policy first."""
+        """Return the table, best policy first."""
         lines = [self._standing(policy) for policy in self.policies]
         return sorted(lines, key=lambda line: -line.score)
 

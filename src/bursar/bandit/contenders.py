@@ -18,22 +18,22 @@ Maker = Callable[[Environment], Policy]
 
 
 def random(environment: Environment) -> Policy:
-    """The paper's RANDOM."""
+    """Return the paper's RANDOM."""
     return Random(environment.tasks)
 
 
 def oracle(environment: Environment) -> Policy:
-    """The paper's ORACLE: independent draws from the distribution the arms were made for."""
+    """Return the paper's ORACLE: independent draws from the distribution the arms were made for."""
     return environment.oracle_policy()
 
 
 def oracle_stratified(environment: Environment) -> Policy:
-    """The oracle without the luck of independent draws."""
+    """Return the oracle without the luck of independent draws."""
     return Stratified(environment.oracle_policy())
 
 
 def exp3s(environment: Environment) -> Policy:
-    """The paper's EXP3.S, rewarded by the gain in log-likelihood."""
+    """Return the paper's EXP3.S, rewarded by the gain in log-likelihood."""
     return Exp3S(environment.tasks)
 
 
@@ -53,7 +53,7 @@ def progress(environment: Environment) -> Policy:
 
 
 def progress_stratified(environment: Environment) -> Policy:
-    """The same, without the luck of independent draws."""
+    """Return the same, without the luck of independent draws."""
     return Stratified(Progress(environment.tasks))
 
 

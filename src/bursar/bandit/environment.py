@@ -54,11 +54,11 @@ class Environment:
         return tuple(f"arm{k}" for k in range(1, len(self.oracle) + 1))
 
     def oracle_policy(self) -> Fixed:
-        """The paper's ORACLE: independent draws from the oracle distribution."""
+        """Return the paper's ORACLE: independent draws from the oracle distribution."""
         return Fixed(dict(zip(self.tasks, self.oracle.tolist(), strict=True)))
 
     def after(self, scores: NDArray[np.float64], arm: int) -> NDArray[np.float64]:
-        """The scores after a pull of this arm: first it learns, then all forget."""
+        """Return the scores after a pull of this arm: first it learns, then all forget."""
         learned = scores.copy()
         learned[arm] = min(learned[arm] + self.learning[arm], self.ceilings[arm])
         return np.maximum(learned - self.forgetting, 0.0)

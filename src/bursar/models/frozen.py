@@ -30,7 +30,7 @@ class FrozenPart(ABC):
 
     @abstractmethod
     def state(self) -> Iterator[Tensor]:
-        """All tensors that its function depends on."""
+        """Return all tensors that its function depends on."""
 
     @abstractmethod
     def recording(self) -> AbstractContextManager[list[Tensor]]:
@@ -74,7 +74,7 @@ class Frozen(FrozenPart):
             module.training = False
 
     def state(self) -> Iterator[Tensor]:
-        """All tensors that its function depends on."""
+        """Yield all tensors that its function depends on."""
         for module in self._modules:
             yield from module.parameters(recurse=False)
             yield from module.buffers(recurse=False)
@@ -129,6 +129,6 @@ def _handed_on(*args: Any, **named: Any) -> Any:
 
 
 def _stack(encoder: nn.Module) -> list[nn.Module]:
-    """The encoder's longest list of modules: its layers."""
+    """Return the encoder's longest list of modules: its layers."""
     lists = (list(module) for module in encoder.modules() if isinstance(module, nn.ModuleList))
     return max(lists, key=len, default=[])

@@ -26,17 +26,17 @@ class Course:
     rows: NDArray[np.float64]
 
     def of(self, actions: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The probability of the action at each step, shape `(steps,)`."""
+        """Return the probability of the action at each step, shape `(steps,)`."""
         row = np.searchsorted(self.starts, np.arange(len(actions)), side="right") - 1
         chosen: NDArray[np.float64] = self.rows[row, actions]
         return chosen
 
     def mean(self, steps: int) -> NDArray[np.float64]:
-        """The mean distribution over the steps, shape `(tasks,)`."""
+        """Return the mean distribution over the steps, shape `(tasks,)`."""
         lengths = np.diff(np.append(self.starts, steps))
         mean: NDArray[np.float64] = lengths @ self.rows / steps
         return mean
 
     def always(self) -> NDArray[np.bool_]:
-        """Which tasks could be drawn at every step, shape `(tasks,)`."""
+        """Return which tasks could be drawn at every step, shape `(tasks,)`."""
         return np.asarray((self.rows > 0).all(axis=0))

@@ -81,7 +81,7 @@ class Curve:
         self._columns = np.stack([np.ones_like(c), c, c**2, s], axis=1)
 
     def highest(self) -> Peak:
-        """The highest point, to within λ / 1000 of the highest there is."""
+        """Return the highest point, to within λ / 1000 of the highest there is."""
         least, most = self._ends
         count = max(2, int(np.log(most / least) / np.log(RATIO)))
         points = self._at(np.geomspace(least, most, count + 2)[1:-1], np.zeros(count))
@@ -124,7 +124,7 @@ class Curve:
         return bounds
 
     def _at(self, b: Floats, tilt: Floats) -> Points:
-        """The curve at these b, by safeguarded Newton steps for η from these tilts."""
+        """Return the curve at these b, by safeguarded Newton steps for η from these tilts."""
         scores = self._s / (self._weight * b[:, None])
         low, high = self._limits(b, np.ptp(scores, axis=1))
         tilt = np.clip(tilt, low, high)

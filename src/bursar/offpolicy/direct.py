@@ -15,7 +15,7 @@ RewardModel = Callable[[Sample], NDArray[np.float64]]
 
 
 def task_means(sample: Sample) -> NDArray[np.float64]:
-    """The mean reward of each task; of all draws for a task that was never drawn."""
+    """Return the mean reward of each task; of all draws for a task that was never drawn."""
     drawn = sample.drawn()
     sums = sample.by_task(sample.rewards)
     means = np.full(len(drawn), sample.rewards.mean())

@@ -27,7 +27,7 @@ Learn = Callable[[Sample, float], NDArray[np.float64]]
 
 
 def chosen_entropy_weight(sample: Sample, learn: Learn) -> float:
-    """A λ that the log can answer for.
+    """Return a λ that the log can answer for.
 
     Two things speak against a small λ, and each sets a limit.
 
@@ -57,7 +57,7 @@ def chosen_entropy_weight(sample: Sample, learn: Learn) -> float:
 
 
 def closeness(sample: Sample, learn: Learn, entropy_weight: float) -> float:
-    """The effective sample size that a λ leaves, over the smallest one that `auto` allows.
+    """Return the effective sample size that a λ leaves, over the smallest one that `auto` allows.
 
     Below 1 its policy moves further from the loggers than `auto` would.
     """

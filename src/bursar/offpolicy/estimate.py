@@ -73,7 +73,7 @@ def estimate(
     pool: str = "own",
     confidence: float = 0.95,
 ) -> Estimate:
-    """What a policy would have earned at the states that the logs of others visited.
+    """Return what a policy would have earned at the states that the logs of others visited.
 
     Args:
         logs: one log or several with the same tasks.
@@ -97,7 +97,7 @@ def estimate(
 def mean_shares(
     logs: Log | Sequence[Log], policy: Policy | Mapping[str, float], pool: str = "own"
 ) -> dict[str, float]:
-    """By task, its mean probability over the logged steps."""
+    """Return by task, its mean probability over the logged steps."""
     sample = pooled(logs, pool)
     shares = _target(logs, policy, pool, sample).shares
     return dict(zip(sample.tasks, shares.tolist(), strict=True))
@@ -113,7 +113,7 @@ def _target(
 def summed_up(
     seen: Target, sample: Sample, estimator: Estimator, confidence: float = 0.95
 ) -> Estimate:
-    """An estimate with its uncertainty, and a warning where the sample says little.
+    """Return an estimate with its uncertainty, and a warning where the sample says little.
 
     The interval is Student's, with as many degrees of freedom as the standard error rests on: with
     few of them it is itself a guess.
@@ -131,7 +131,7 @@ def summed_up(
 
 
 def _size_by_task(seen: Target, sample: Sample) -> float:
-    """The effective sample size by the decisions in fact: 1 / Σ_k π(k)² / n_k.
+    """Return the effective sample size by the decisions in fact: 1 / Σ_k π(k)² / n_k.
 
     It shows a task with a large share in the policy of which the log, by chance, holds next to
     nothing; importance weights do not.

@@ -27,7 +27,7 @@ class Evidence:
 
     @classmethod
     def of_mean(cls, values: NDArray[np.float64], weights: NDArray[np.float64]) -> Self:
-        """The evidence of an estimate that is a plain mean over the steps."""
+        """Return the evidence of an estimate that is a plain mean over the steps."""
         return cls(float(values.mean()), values - values.mean(), weights)
 
     def by_decision(self, decisions: NDArray[np.int64]) -> "Evidence":

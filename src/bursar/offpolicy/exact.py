@@ -64,7 +64,7 @@ class _Search:
         self._most = min(2 / (entropy_weight * float(c.min())), 1e30)
 
     def solve(self) -> NDArray[np.float64]:
-        """The distribution at the best v."""
+        """Return the distribution at the best v."""
         ratio = float(self._c.max() / self._c.min())
         # φ'' < 0 where μ σ_a σ_c (1 - ρ) < p·c, for the deviations and the correlation of a and c
         # under p. With σ_a ≤ max c / 2, σ_c ≤ (max c - min c) / 2 and μ ≤ 1 / (λ min c) that holds
@@ -116,7 +116,7 @@ class _Search:
         return 1 - self._weight * mu * float(p @ self._c)
 
     def _newton(self, v: float, mu: float) -> NDArray[np.float64] | None:
-        """The distribution at a maximum of φ, if Newton steps find it.
+        """Return the distribution at a maximum of φ, if Newton steps find it.
 
         They solve p·a = 0 and φ' = 0 for v and μ at once, with a = s - v c.
         """
@@ -144,7 +144,7 @@ class _Search:
         return None
 
     def _tilt(self, v: float, mu: float) -> tuple[float, NDArray[np.float64]]:
-        """The μ that minimises h at v, from one nearby, and the distribution there."""
+        """Return the μ that minimises h at v, from one nearby, and the distribution there."""
         a = self._s - v * self._c
         low, high = 0.0, np.inf
         for _ in range(200):

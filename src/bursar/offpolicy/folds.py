@@ -7,7 +7,7 @@ from bursar.rng import stream
 
 
 def folds_of(decisions: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """The fold of each step, 0 to `count` - 1, the same for all steps of a decision.
+    """Return the fold of each step, 0 to `count` - 1, the same for all steps of a decision.
 
     Of every `count` decisions in a row each fold gets one, so that all see the whole course of the
     run; which one is left to chance, so that no fold keeps step with a policy that goes in turns.

@@ -73,7 +73,7 @@ def improved_shares(
     pool: str = "own",
     phases: int = 1,
 ) -> list[dict[str, float]]:
-    """By task its probability, for each phase of the policy that `improve` returns."""
+    """Return by task its probability, for each phase of the policy that `improve` returns."""
     learner = _Learner(entropy_weight, _solver(solver), phases)
     sample = pooled(logs, pool)
     if entropy_weight != "auto":
@@ -118,7 +118,7 @@ def entropy_weight(
     pool: str = "own",
     phases: int = 1,
 ) -> float:
-    """The λ that `improve` takes for `auto`."""
+    """Return the λ that `improve` takes for `auto`."""
     return _Learner("auto", _solver(solver), phases).weight(_learnable(pooled(logs, pool)))
 
 
@@ -145,7 +145,7 @@ class _Learner:
             )
 
     def learn(self, sample: Sample) -> NDArray[np.float64]:
-        """A distribution over the sample's tasks for each phase, shape `(phases, tasks)`."""
+        """Return a distribution over the sample's tasks for each phase, shape `(phases, tasks)`."""
         known = _learnable(sample)
         rows = np.zeros((self.phases, len(sample.tasks)))
         rows[:, sample.supported] = self._phases(known, self.weight(known))
@@ -168,7 +168,7 @@ class _Learner:
         return planned(known, weight, self.solve, self.phases)
 
     def seen(self, rows: NDArray[np.float64], sample: Sample, steps: int) -> Target:
-        """What the learned policy would have done at the steps of a sample."""
+        """Return what the learned policy would have done at the steps of a sample."""
         if self.phases == 1:
             return Still(rows[0], sample)
         phases = [dict(zip(sample.tasks, row.tolist(), strict=True)) for row in rows]
@@ -204,7 +204,7 @@ class _CrossFitted(Target):
         return self._shares
 
     def expected(self, model: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The value by the policy of each step's fold."""
+        """Return the value by the policy of each step's fold."""
         expected = np.empty(len(self._chosen))
         for judged, seen in self._seen:
             expected[judged] = seen.expected(model)

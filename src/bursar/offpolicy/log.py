@@ -70,7 +70,7 @@ class Log:
 
     @classmethod
     def from_journal(cls, path: Path | str, reward: Reward = room_left) -> Self:
-        """The log of a run, from its folder or its journal.
+        """Return the log of a run, from its folder or its journal.
 
         Args:
             path: a run folder, or the journal in it.
@@ -117,11 +117,11 @@ class Log:
         return always
 
     def drawn(self) -> NDArray[np.int64]:
-        """How often each task was drawn, shape `(tasks,)`."""
+        """Return how often each task was drawn, shape `(tasks,)`."""
         return np.bincount(self.actions, minlength=len(self.tasks))
 
     def reordered(self, tasks: Sequence[str]) -> "Log":
-        """The same log with its tasks in this order."""
+        """Return the same log with its tasks in this order."""
         if tuple(tasks) == self.tasks:
             return self
         if set(tasks) != set(self.tasks):
@@ -147,7 +147,7 @@ class Log:
 
 
 def _decisions(steps: Sequence[Step]) -> NDArray[np.int64] | None:
-    """Which steps one draw held for: a dev score ends a round, and a round has one task."""
+    """Return which steps one draw held for: a dev score ends a round, and a round has one task."""
     scored = np.array([step.score is not None for step in steps])
     if not scored.any():
         return None
@@ -198,7 +198,7 @@ def _measured(values: ArrayLike | None, what: str, steps: int) -> NDArray[np.flo
 def _distributions(
     probabilities: ArrayLike | Course, actions: NDArray[np.int64], tasks: int
 ) -> tuple[Course | None, NDArray[np.float64]]:
-    """The distributions, if they are all there, and the probability of each action."""
+    """Return the distributions, if they are all there, and the probability of each action."""
     if isinstance(probabilities, Course):
         course = probabilities
     else:

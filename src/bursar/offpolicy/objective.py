@@ -26,7 +26,7 @@ class Totals:
 
     @classmethod
     def of(cls, sample: Sample) -> "Totals":
-        """The totals of a sample.
+        """Return the totals of a sample.
 
         A task that could be drawn but never was is taken for one of average worth: c and s are
         those of the mean drawn task. Left at 0 it would cost nothing whatever its share, and all
@@ -47,7 +47,7 @@ class Totals:
 
 
 def entropy(probabilities: NDArray[np.float64]) -> float:
-    """The Shannon entropy H(p) in nats."""
+    """Return the Shannon entropy H(p) in nats."""
     positive = probabilities[probabilities > 0]
     return float(-(positive @ np.log(positive)))
 

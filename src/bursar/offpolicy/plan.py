@@ -13,7 +13,7 @@ LOOKS = 4
 def planned(
     sample: Sample, entropy_weight: float, solve: Solver, phases: int
 ) -> NDArray[np.float64]:
-    """A distribution for each phase, shape `(phases, tasks)`.
+    """Return a distribution for each phase, shape `(phases, tasks)`.
 
     A reward changes while a task is learned, so a policy that draws it more often than the log's
     did will find it further on at the same step. What a draw earns is therefore read off the log at
@@ -33,7 +33,7 @@ def planned(
 
 
 def _steps(sample: Sample) -> int:
-    """The steps of the longest run in the sample."""
+    """Return the steps of the longest run in the sample."""
     return int(sample.positions.max()) + 1
 
 
@@ -58,7 +58,7 @@ class _Curves:
         self._mean = float(sample.rewards.mean())
 
     def at(self, reached: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The reward of each task after so many draws of it, shape `(tasks,)`."""
+        """Return the reward of each task after so many draws of it, shape `(tasks,)`."""
         first = reached - self._width / 2
         last_first = np.maximum(self._ends - self._width, 0.0)
         seen = np.clip(first, 0.0, last_first)

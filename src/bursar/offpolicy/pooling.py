@@ -40,25 +40,25 @@ class Sample:
         return len(self.actions)
 
     def drawn(self) -> NDArray[np.int64]:
-        """How often each task was drawn, shape `(tasks,)`."""
+        """Return how often each task was drawn, shape `(tasks,)`."""
         return np.bincount(self.actions, minlength=len(self.tasks))
 
     def decided(self) -> NDArray[np.int64]:
-        """How many decisions were for each task, shape `(tasks,)`."""
+        """Return how many decisions were for each task, shape `(tasks,)`."""
         pairs = np.unique(self.decisions * len(self.tasks) + self.actions)
         return np.bincount(pairs % len(self.tasks), minlength=len(self.tasks))
 
     def by_task(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The sum of the steps' values for each task, shape `(tasks,)`."""
+        """Return the sum of the steps' values for each task, shape `(tasks,)`."""
         return np.bincount(self.actions, values, len(self.tasks)).astype(np.float64)
 
     def part(self, which: NDArray[np.bool_]) -> "Sample":
-        """The steps that are marked, shape `(steps,)`."""
+        """Return the steps that are marked, shape `(steps,)`."""
         each = ("actions", "propensities", "rewards", "positions", "exposures", "decisions")
         return replace(self, **{name: getattr(self, name)[which] for name in each})
 
     def only(self, tasks: NDArray[np.bool_]) -> "Sample":
-        """The draws of the marked tasks, as if there were no others, shape `(tasks,)`."""
+        """Return the draws of the marked tasks, as if there were no others, shape `(tasks,)`."""
         kept = np.flatnonzero(tasks)
         part = self.part(tasks[self.actions])
         return replace(
@@ -73,13 +73,13 @@ Pool = Callable[[Sequence[Log]], Sample]
 
 
 def own(logs: Sequence[Log]) -> Sample:
-    """All logs, each draw weighted by the probability that its own logger gave it."""
+    """Return all logs, each draw weighted by the probability that its own logger gave it."""
     supported = np.logical_and.reduce([log.always for log in logs])
     return _joined(logs, np.concatenate([log.propensities for log in logs]), supported)
 
 
 def balance(logs: Sequence[Log]) -> Sample:
-    """All logs, each draw weighted by the mixture of all loggers: the balance heuristic.
+    """Return all logs, each draw weighted by the mixture of all loggers: the balance heuristic.
 
     Agarwal, Basu, Schnabel and Joachims (2017): q(k) = Σ_t π_t(k) / n over the n steps of all
     logs. Less variance than own propensities where one logger hardly drew what another often did;
@@ -99,7 +99,7 @@ def balance(logs: Sequence[Log]) -> Sample:
 
 
 def last(logs: Sequence[Log]) -> Sample:
-    """The newest log alone, weighted by its own propensities."""
+    """Return the newest log alone, weighted by its own propensities."""
     return own(logs[-1:])
 
 
@@ -114,7 +114,7 @@ def pooled(logs: Log | Sequence[Log], pool: str) -> Sample:
 
 
 def aligned(logs: Log | Sequence[Log]) -> list[Log]:
-    """The logs, all with the tasks in the first one's order."""
+    """Return the logs, all with the tasks in the first one's order."""
     several = [logs] if isinstance(logs, Log) else list(logs)
     if not several:
         raise UserError("logs: expected at least one, found none")
@@ -138,7 +138,7 @@ def _joined(
 
 
 def _exposures(actions: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many times the same action came before, shape `(steps,)`."""
+    """Return how many times the same action came before, shape `(steps,)`."""
     order = np.argsort(actions, kind="stable")
     exposures = np.empty(len(actions), dtype=np.int64)
     exposures[order] = np.arange(len(actions)) - np.searchsorted(actions[order], actions[order])

@@ -16,7 +16,7 @@ Reward = Callable[[Sequence[Step]], NDArray[np.float64]]
 
 
 def room_left(steps: Sequence[Step]) -> NDArray[np.float64]:
-    """How much is left to learn of a task that is being learned, from the logged losses.
+    """Return how much is left to learn of a task that is being learned, from the logged losses.
 
     Glover and Hokamp (2019), equation 16: r = 1 - exp(-L) if the task's loss L is below the one it
     had when it was last drawn, else 0. A task's first draw counts as improved.

@@ -54,7 +54,7 @@ class Still(Target):
         return self._probabilities
 
     def expected(self, model: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The same value at every step."""
+        """Return the same value at every step."""
         return np.full(len(self._actions), self._probabilities @ model)
 
 
@@ -97,7 +97,7 @@ class Moving(Target):
         return shares
 
     def expected(self, model: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The value by the distribution at each step's time."""
+        """Return the value by the distribution at each step's time."""
         return np.array([row @ model for row in self._rows()])[self._time]
 
 
@@ -120,7 +120,7 @@ class Replayed(Target):
             self._shares += row / len(actions)
 
     def _rows(self) -> Iterator[NDArray[np.float64]]:
-        """The distribution before each step, in turn: all at once may not fit in memory."""
+        """Yield the distribution before each step, in turn: all at once may not fit in memory."""
         for log in self._logs:
             policy = deepcopy(self._policy)
             steps = zip(log.actions, log.propensities, log.losses, log.gains, strict=True)
@@ -144,7 +144,7 @@ class Replayed(Target):
         return self._shares
 
     def expected(self, model: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The value by the distribution before each step."""
+        """Return the value by the distribution before each step."""
         return np.array([row @ model for row in self._rows()])
 
 
@@ -153,7 +153,7 @@ def _known(value: float) -> float | None:
 
 
 def target(policy: Policy | Mapping[str, float], sample: Sample, logs: Sequence[Log]) -> Target:
-    """The policy at the sample's steps; refuses one that the loggers have no support for.
+    """Return the policy at the sample's steps; refuses one that the loggers have no support for.
 
     Args:
         policy: a policy, or by task its probability.
@@ -166,7 +166,7 @@ def target(policy: Policy | Mapping[str, float], sample: Sample, logs: Sequence[
 
 
 def _same_tasks(policy: Policy | Mapping[str, float], sample: Sample) -> Policy:
-    """The policy, if it is about the sample's tasks."""
+    """Return the policy, if it is about the sample's tasks."""
     if not isinstance(policy, Policy):
         try:
             policy = Fixed(policy)

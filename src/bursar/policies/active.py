@@ -69,11 +69,11 @@ class ActivePrioritization(Policy):
         self._prioritize()
 
     def probabilities(self) -> NDArray[np.float64]:
-        """The smoothed uncertainties, normalised, as far as the limit lets it go."""
+        """Return the smoothed uncertainties, normalised, as far as the limit lets it go."""
         return self._probabilities
 
     def due(self, draw: Draw) -> frozenset[Signal]:
-        """The uncertainties, once in `every` draws."""
+        """Return the uncertainties, once in `every` draws."""
         return self.needs if draw.number % self._every == 0 else frozenset()
 
     def tell(self, outcome: Outcome) -> None:
@@ -114,7 +114,7 @@ class ActivePrioritization(Policy):
         return limited
 
     def diagnostics(self) -> dict[str, Any]:
-        """The smoothed uncertainties by task."""
+        """Return the smoothed uncertainties by task."""
         return {"uncertainties": dict(self._uncertainties)}
 
     def _state(self) -> dict[str, Any]:

@@ -117,7 +117,7 @@ class Policy(ABC):
 
     @abstractmethod
     def probabilities(self) -> NDArray[np.float64]:
-        """The distribution that the next draw comes from, shape `(tasks,)`.
+        """Return the distribution that the next draw comes from, shape `(tasks,)`.
 
         Return the same read-only array while nothing has changed and a new one when it has: `ask`
         checks an array and sums it up once, and the journal writes it once, by its identity. An
@@ -176,19 +176,19 @@ class Policy(ABC):
         )
 
     def _choose(self, probabilities: NDArray[np.float64], rng: np.random.Generator) -> int:
-        """A task's place, drawn from this distribution."""
+        """Return a task's place, drawn from this distribution."""
         # Scaling by the last sum absorbs rounding; "right" never lands on a zero probability.
         return int(self._cumulative.searchsorted(rng.random() * self._total, "right"))
 
     def due(self, draw: Draw) -> frozenset[Signal]:
-        """The signals to be measured for the outcome of this draw."""
+        """Return the signals to be measured for the outcome of this draw."""
         return self.needs
 
     def tell(self, outcome: Outcome) -> None:  # noqa: B027 (a fixed policy has nothing to learn)
         """Learn from what came of a draw, at once or many draws later."""
 
     def diagnostics(self) -> dict[str, Any]:
-        """What the policy believes (weights, posteriors, uncertainties), for the journal."""
+        """Return what the policy believes (weights, posteriors, uncertainties), for the journal."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:
@@ -221,7 +221,7 @@ class Policy(ABC):
             )
 
     def _state(self) -> dict[str, Any]:
-        """The part of the state that is the policy's own."""
+        """Return the part of the state that is the policy's own."""
         return {}
 
     def _load(self, state: Mapping[str, Any]) -> None:  # noqa: B027 (a fixed policy has no state)
@@ -245,7 +245,7 @@ class Constant(Policy):
         self._probabilities = distribution(values, type(self).name)
 
     def probabilities(self) -> NDArray[np.float64]:
-        """The same distribution at every draw."""
+        """Return the same distribution at every draw."""
         return self._probabilities
 
 
@@ -290,7 +290,7 @@ def checked_sizes(sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def in_order(values: Mapping[str, T], tasks: Sequence[str], what: str) -> dict[str, T]:
-    """What a run file says by task name, in the order of the run's tasks."""
+    """Return what a run file says by task name, in the order of the run's tasks."""
     if not isinstance(values, Mapping) or set(values) != set(tasks):
         raise ValueError(f"{what}: expected a value for each of {list(tasks)}, found {values}")
     return {task: values[task] for task in tasks}

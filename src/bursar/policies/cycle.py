@@ -50,7 +50,7 @@ class Cycle(Policy):
         return int(self._ends.searchsorted(place, side="right"))
 
     def probabilities(self) -> NDArray[np.float64]:
-        """One for the task whose turn it is."""
+        """Return one for the task whose turn it is."""
         task = self._next()
         if task != self._at:
             self._at = task

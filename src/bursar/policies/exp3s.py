@@ -114,7 +114,7 @@ class Exp3S(Policy):
         self._probabilities = probabilities
 
     def diagnostics(self) -> dict[str, Any]:
-        """The weights by task."""
+        """Return the weights by task."""
         return {"weights": dict(zip(self.tasks, self.weights.tolist(), strict=True))}
 
     def _state(self) -> dict[str, Any]:

@@ -150,7 +150,7 @@ class Progress(Policy):
         self._probabilities = probabilities
 
     def diagnostics(self) -> dict[str, Any]:
-        """The slopes and their standard errors by task."""
+        """Return the slopes and their standard errors by task."""
         errors = np.sqrt(self._variances)
         return {
             "slopes": dict(zip(self.tasks, self._best.tolist(), strict=True)),

@@ -88,7 +88,7 @@ class QuantileScaler:
         return 2 * (low + share * (self._sorted[below + 1] / 2 - low)) if share > 0 else 2 * low
 
     def state_dict(self) -> dict[str, Any]:
-        """The reservoir and its random stream."""
+        """Return the reservoir and its random stream."""
         return {"seen": self._seen, "reservoir": [*self._reservoir], "rng": state_of(self._rng)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

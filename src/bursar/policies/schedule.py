@@ -60,7 +60,7 @@ class Schedule(Policy):
         return distribution(np.array(values, dtype=np.float64), f"phases[{i}]")
 
     def probabilities(self) -> NDArray[np.float64]:
-        """The mixture of the two phases whose centres are nearest."""
+        """Return the mixture of the two phases whose centres are nearest."""
         # Measured in phases from the first centre, which lies half a phase after the start.
         position = self.draws / self._steps * len(self._phases) - 0.5
         position = math.floor(min(max(position, 0.0), len(self._phases) - 1.0) * 256) / 256

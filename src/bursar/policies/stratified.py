@@ -65,7 +65,7 @@ class Stratified(Policy):
         self._asked = np.zeros(len(self.tasks))
 
     def probabilities(self) -> NDArray[np.float64]:
-        """The policy's own."""
+        """Return the policy's own."""
         return self.policy.probabilities()
 
     def _choose(self, probabilities: NDArray[np.float64], rng: np.random.Generator) -> int:
@@ -101,7 +101,7 @@ class Stratified(Policy):
         return self.policy.replay(index)
 
     def due(self, draw: Draw) -> frozenset[Signal]:
-        """What the policy has due."""
+        """Return what the policy has due."""
         return self.policy.due(draw)
 
     def tell(self, outcome: Outcome) -> None:
@@ -109,7 +109,7 @@ class Stratified(Policy):
         self.policy.tell(outcome)
 
     def diagnostics(self) -> dict[str, Any]:
-        """What the policy believes."""
+        """Return what the policy believes."""
         return self.policy.diagnostics()
 
     def _state(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def _deadlines(
 
 
 def _can_be_met(lead: NDArray[np.float64], probabilities: NDArray[np.float64]) -> bool:
-    """Whether all deadlines after this step can be met if the distribution stays.
+    """Return whether all deadlines after this step can be met if the distribution stays.
 
     `lead` is by how much each count is ahead of its share. The deadlines can be met if, for every
     s, at most s of them lie within the next s steps. It is enough to look until every task that is

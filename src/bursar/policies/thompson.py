@@ -182,7 +182,7 @@ class Thompson(Policy):
         return super().replay(index)
 
     def due(self, draw: Draw) -> frozenset[Signal]:
-        """The primary's dev score, at the last draw of a round."""
+        """Return the primary's dev score, at the last draw of a round."""
         return self.needs if self._ends_round(draw) else frozenset()
 
     def _ends_round(self, draw: Draw) -> bool:
@@ -217,7 +217,7 @@ class Thompson(Policy):
         self._outdated = True
 
     def utilities(self) -> list[Utility]:
-        """What each task's own pulls tell: its posterior as it was after its latest round.
+        """Return what each task's own pulls tell: its posterior as it was after its latest round.
 
         An arm that is not pulled drifts back to its prior; that is how the bandit comes to try it
         again, but nothing was learned from it, so it is not counted here.
@@ -250,7 +250,7 @@ class Thompson(Policy):
         return helpful(self.utilities(), self.primary, top, threshold, credibility)
 
     def diagnostics(self) -> dict[str, Any]:
-        """The posteriors and pull counts by task."""
+        """Return the posteriors and pull counts by task."""
         a, b = self._beliefs.tolist()
         return {
             "a": dict(zip(self.tasks, a, strict=True)),

@@ -24,7 +24,7 @@ class ToldDraws:
         self._bits = 0
 
     def first(self, number: int) -> bool:
-        """Whether the draw of this number was not told before; from now on it is."""
+        """Return whether the draw of this number was not told before; from now on it is."""
         ahead = number - self._newest
         if ahead > 0:
             self._newest = number
@@ -38,7 +38,7 @@ class ToldDraws:
         return is_first
 
     def state_dict(self) -> dict[str, Any]:
-        """The newest number and the bits, as JSON-able values."""
+        """Return the newest number and the bits, as JSON-able values."""
         return {"newest": self._newest, "bits": f"{self._bits:x}"}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -46,7 +46,7 @@ def write_analysis(analysis: Analysis, folder: Path, title: str) -> Path:
 
 
 def facts(analysis: Analysis) -> dict[str, str]:
-    """What a person wants to know first, by name."""
+    """Return what a person wants to know first, by name."""
     found = {"task σ": hundredths(analysis.sigma)}
     if analysis.single:
         reached, of = len(analysis.reached), len(analysis.single)
@@ -58,7 +58,7 @@ def facts(analysis: Analysis) -> dict[str, str]:
 
 
 def rows(analysis: Analysis) -> list[list[str]]:
-    """A row for each task, under `HEAD`."""
+    """Return a row for each task, under `HEAD`."""
     before = _means(analysis, analysis.before)
     after = _means(analysis, analysis.after)
     found = []
@@ -79,7 +79,7 @@ def rows(analysis: Analysis) -> list[list[str]]:
 
 
 def _means(analysis: Analysis, values: Floats | None) -> list[str]:
-    """Each task's mean similarity to the others, where there are others."""
+    """Return each task's mean similarity to the others, where there are others."""
     count = len(analysis.tasks)
     if values is None or count < 2:
         return [UNKNOWN] * count

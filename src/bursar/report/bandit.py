@@ -89,7 +89,7 @@ def bandit_report(
 
 
 def _joined(comparison: BanditComparison, name: str, curves: Floats) -> BanditComparison:
-    """The comparison with one more policy."""
+    """Return the comparison with one more policy."""
     return BanditComparison(
         (*comparison.policies, name), np.concatenate([comparison.curves, curves[None]])
     )
@@ -114,7 +114,7 @@ def primary_note(arms: int, steps: int, environments: int, seeds: int, seed: int
 
 
 def rows(comparison: BanditComparison) -> list[tuple[str, ...]]:
-    """The table under `HEAD`, best policy first."""
+    """Return the table under `HEAD`, best policy first."""
     environments = comparison.curves.shape[1]
     return [
         (

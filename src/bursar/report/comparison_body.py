@@ -39,7 +39,7 @@ def _how_far(runs: Runs) -> list[str]:
 
 
 def _scores(runs: Runs) -> list[str]:
-    """The table and the figures of what has been scored."""
+    """Return the table and the figures of what has been scored."""
     stand = {name: [run.standing for run in seeds if run.standing] for name, seeds in runs.items()}
     stand = {name: seeds for name, seeds in stand.items() if seeds}
     if not stand:

@@ -10,7 +10,7 @@ MOST = 1000
 
 
 def thinned(count: int, most: int = MOST) -> NDArray[np.int64]:
-    """Which of `count` points to draw: evenly spaced, the first and the last among them.
+    """Return which of `count` points to draw: evenly spaced, the first and the last among them.
 
     >>> thinned(5).tolist(), thinned(9, most=3).tolist()
     ([0, 1, 2, 3, 4], [0, 4, 8])
@@ -21,7 +21,7 @@ def thinned(count: int, most: int = MOST) -> NDArray[np.int64]:
 
 
 def smoothed(values: Floats, window: int) -> Floats:
-    """The mean over `window` points around each, over fewer at the ends.
+    """Return the mean over `window` points around each, over fewer at the ends.
 
     >>> smoothed(np.array([0.0, 3.0, 6.0, 0.0]), window=3).tolist()
     [1.5, 3.0, 3.0, 3.0]

@@ -25,7 +25,7 @@ class Plot:
 
 
 def document(title: str, lead: str, body: Sequence[str]) -> str:
-    """The whole page."""
+    """Return the whole page."""
     from plotly.offline import get_plotlyjs
 
     style = files("bursar.report").joinpath("page.css").read_text(encoding="utf-8")
@@ -44,7 +44,7 @@ def document(title: str, lead: str, body: Sequence[str]) -> str:
 
 
 def notice(text: str) -> str:
-    """A sentence that is not to be overlooked."""
+    """Return a sentence that is not to be overlooked."""
     return f'<p class="notice">{escape(text)}</p>'
 
 
@@ -62,7 +62,7 @@ def table(
     rows: Sequence[Sequence[str]],
     best: Collection[tuple[int, int]] = frozenset(),
 ) -> str:
-    """A table; the cells (row, column) among `best` stand out."""
+    """Return a table; the cells (row, column) among `best` stand out."""
     above = "".join(f"<th>{escape(cell)}</th>" for cell in head)
     below = "".join(
         "<tr>" + "".join(_cell(cell, (i, j) in best) for j, cell in enumerate(row)) + "</tr>\n"
@@ -77,7 +77,7 @@ def _cell(text: str, best: bool) -> str:
 
 
 def plots(figures: Sequence[Plot]) -> list[str]:
-    """Each figure under its heading and caption."""
+    """Return each figure under its heading and caption."""
     return [_plot(f"figure-{k}", plot) for k, plot in enumerate(figures, 1)]
 
 
@@ -101,5 +101,5 @@ def folded(summary: str, inside: str) -> str:
 
 
 def verbatim(text: str) -> str:
-    """A text as it is."""
+    """Return a text as it is."""
     return f"<pre>{escape(text)}</pre>"

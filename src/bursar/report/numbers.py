@@ -5,7 +5,7 @@ UNKNOWN = "–"
 
 
 def hundredths(score: float | None) -> str:
-    """A score as tables give it.
+    """Return a score as tables give it.
 
     >>> hundredths(0.6625), hundredths(None)
     ('66.2', '–')
@@ -14,7 +14,7 @@ def hundredths(score: float | None) -> str:
 
 
 def span(scores: list[float]) -> str:
-    """The lowest and the highest of some scores.
+    """Return the lowest and the highest of some scores.
 
     >>> span([0.5, 0.7, 0.6])
     '50.0 to 70.0'

@@ -15,7 +15,7 @@ from bursar.report.timeline import training_losses
 
 
 def run_body(run: Folder) -> list[str]:
-    """The scores first, then the figures, then the configuration."""
+    """Return the scores first, then the figures, then the configuration."""
     return [
         *_how_far(run),
         tiles(_facts(run)),
@@ -40,7 +40,7 @@ def _how_far(run: Folder) -> list[str]:
 
 
 def _facts(run: Folder) -> dict[str, str]:
-    """What a person wants to know first."""
+    """Return what a person wants to know first."""
     history, stands = run.history, run.standing
     facts = {}
     if stands:
@@ -105,7 +105,7 @@ def _given(exposure: Exposure | None) -> list[str]:
 
 
 def _plots(run: Folder) -> list[Plot]:
-    """The figures that the journal has records for."""
+    """Return the figures that the journal has records for."""
     history = run.history
     kept = run.standing.step if run.standing else None
     made = []

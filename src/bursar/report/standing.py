@@ -34,7 +34,7 @@ class Standing:
 
 
 def standing(folder: Path, history: History) -> Standing | None:
-    """The final scores of a finished run, the best so far of another, None before any."""
+    """Return the final scores of a finished run, the best so far of another, None before any."""
     if (folder / SCORES).exists():
         return _final(finished(folder))
     if not history.evaluations:

@@ -34,7 +34,7 @@ class Look:
     pattern: str
 
     def faint(self, opacity: float) -> str:
-        """The colour for what stands behind."""
+        """Return the colour for what stands behind."""
         red, green, blue = (int(self.colour[k : k + 2], 16) for k in (1, 3, 5))
         return f"rgba({red},{green},{blue},{opacity})"
 
@@ -51,7 +51,7 @@ class Look:
 
 
 def looks(names: Iterable[str]) -> dict[str, Look]:
-    """A look for each name; after six colours they come again, dashed and hatched.
+    """Return a look for each name; after six colours they come again, dashed and hatched.
 
     >>> looks(["cola", "rte"])["rte"].colour
     '#E69F00'
@@ -66,7 +66,7 @@ def _look(k: int) -> Look:
 
 
 def safe(name: str) -> str:
-    """A name as plotly has to be given it, because it reads tags in texts.
+    """Return a name as plotly has to be given it, because it reads tags in texts.
 
     >>> safe("<b>a & b")
     '&lt;b&gt;a &amp; b'
@@ -75,7 +75,7 @@ def safe(name: str) -> str:
 
 
 def plotly() -> tuple[Any, Any]:
-    """The modules `plotly.graph_objects` and `plotly.subplots`."""
+    """Return the modules `plotly.graph_objects` and `plotly.subplots`."""
     try:
         from plotly import graph_objects, subplots
     except ImportError:
@@ -87,7 +87,7 @@ def plotly() -> tuple[Any, Any]:
 
 
 def panels(heights: Sequence[float] = (1.0,), widths: Sequence[float] = (1.0,)) -> Any:
-    """An empty plotly figure with panels of these relative heights and widths.
+    """Return an empty plotly figure with panels of these relative heights and widths.
 
     Its background is clear, so that it takes the colour of the page.
     """

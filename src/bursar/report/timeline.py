@@ -29,7 +29,7 @@ class Timeline:
         return means
 
     def binned(self, bins: int) -> tuple[Floats, Floats]:
-        """The edges of equal bins, shape `(bins + 1,)`, and the means in them."""
+        """Return the edges of equal bins, shape `(bins + 1,)`, and the means in them."""
         edges = np.linspace(self.steps[0], max(self.end, self.steps[0] + 1), bins + 1)
         return edges, held_means(self.steps, self.values, edges)
 
@@ -42,7 +42,7 @@ class Timeline:
 
 
 def asked(history: History) -> Timeline | None:
-    """The distributions that the draws came from."""
+    """Return the distributions that the draws came from."""
     if not history.shares:
         return None
     steps = np.array([record.step for record in history.shares], dtype=np.float64)
@@ -58,7 +58,7 @@ def influence(history: History) -> Timeline | None:
 
 
 def uncertainties(history: History) -> Timeline | None:
-    """What the policy held each task's uncertainty to be."""
+    """Return what the policy held each task's uncertainty to be."""
     rows = [
         (record.step, record.values["uncertainties"])
         for record in history.diagnostics
@@ -84,7 +84,7 @@ class Series:
 
 
 def training_losses(history: History) -> dict[str, Series]:
-    """Each task's training losses, for the tasks that have any."""
+    """Return each task's training losses, for the tasks that have any."""
     points: dict[str, list[tuple[int, float]]] = {task: [] for task in history.tasks}
     for unit in history.units:
         for task, loss in unit.training_losses().items():
@@ -98,15 +98,15 @@ def _series(rows: Sequence[tuple[int, float]]) -> Series:
 
 
 def dev_scores_of(history: History, task: str) -> Series:
-    """A task's dev scores."""
+    """Return a task's dev scores."""
     return _series([(record.step, record.scores[task]) for record in history.evaluations])
 
 
 def dev_losses_of(history: History, task: str) -> Series:
-    """A task's dev losses."""
+    """Return a task's dev losses."""
     return _series([(record.step, record.losses[task]) for record in history.evaluations])
 
 
 def run_scores(history: History) -> Series:
-    """The run's dev scores, each the mean over its tasks."""
+    """Return the run's dev scores, each the mean over its tasks."""
     return _series([(record.step, record.score) for record in history.evaluations])

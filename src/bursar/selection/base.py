@@ -61,7 +61,7 @@ class Selector(ABC):
 
     @classmethod
     def for_run(cls, info: RunInfo, **options: Any) -> Self:
-        """The selector that a run file means."""
+        """Return the selector that a run file means."""
         return cls(info.tasks, info.batch, **options)
 
     @property
@@ -76,18 +76,18 @@ class Selector(ABC):
 
     @abstractmethod
     def candidates(self) -> dict[str, int]:
-        """By task, how many candidates to score for the next choice."""
+        """Return by task, how many candidates to score for the next choice."""
 
     @abstractmethod
     def choose(self, scores: Mapping[str, NDArray[np.float64]]) -> list[Selection]:
-        """The training steps that come of these candidates, in order.
+        """Return the training steps that come of these candidates, in order.
 
         Args:
             scores: by task, its candidates' uncertainties on one scale, shape `(candidates,)`.
         """
 
     def diagnostics(self) -> dict[str, Any]:
-        """By task, its share of all candidates and of all examples chosen so far."""
+        """Return by task, its share of all candidates and of all examples chosen so far."""
         return {
             "candidate_share": self._shares(self._scored),
             "chosen_share": self._shares(self._chosen),

@@ -71,11 +71,11 @@ class MTUncertainty(Selector):
         self._pool = pool
 
     def candidates(self) -> dict[str, int]:
-        """The pool: as many of each task."""
+        """Return the pool: as many of each task."""
         return dict.fromkeys(self.tasks, self._pool)
 
     def choose(self, scores: Mapping[str, NDArray[np.float64]]) -> list[Selection]:
-        """The next `every` steps."""
+        """Return the next `every` steps."""
         ordered = [self._checked(task, scores) for task in self.tasks]
         utilities = self._rule(ordered)
         places = np.concatenate([np.arange(len(of_task)) for of_task in ordered])

@@ -15,7 +15,7 @@ Score = Literal["entropy", "bald"]
 def example_scores(
     samples: Any, score: Score = "entropy", residual: float = 1.0
 ) -> NDArray[np.float64]:
-    """How uncertain each example is, from 0 for certainty to 1 for knowing nothing.
+    """Return how uncertain each example is, from 0 for certainty to 1 for knowing nothing.
 
     Classes are scored by H / H', Pilault et al. (2021), equation 4, where H' = log(classes); BALD
     in place of H leaves what no training can remove out of account. A regression is scored by the

@@ -30,7 +30,7 @@ class Usage:
         self._seen[task][items] = True
 
     def of(self, task: str) -> float:
-        """The share of a task's examples that have been used."""
+        """Return the share of a task's examples that have been used."""
         return float(self._seen[task].mean())
 
     @property
@@ -40,7 +40,7 @@ class Usage:
         return used / sum(len(seen) for seen in self._seen.values())
 
     def state_dict(self) -> dict[str, str]:
-        """By task, one bit an example."""
+        """Return by task, one bit an example."""
         return {
             task: base64.b64encode(np.packbits(seen).tobytes()).decode()
             for task, seen in self._seen.items()

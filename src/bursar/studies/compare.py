@@ -44,12 +44,12 @@ class Comparison:
         return [run.score if task is None else run.tasks[task].score for run in self.runs[policy]]
 
     def best(self) -> str:
-        """The policy with the highest mean score over the seeds."""
+        """Return the policy with the highest mean score over the seeds."""
         return max(self.runs, key=lambda policy: mean(self.score(policy)))
 
 
 def label(decider: Mapping[str, Any]) -> str:
-    """What a table calls a policy, selector or weighting: its name and what was asked of it.
+    """Return what a table calls a policy, selector or weighting: its name and what was asked of it.
 
     >>> label({"name": "temperature", "temperature": 2})
     'temperature(temperature=2)'

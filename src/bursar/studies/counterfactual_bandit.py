@@ -45,7 +45,7 @@ class Closed:
 
 
 def pooled_ways(weight: float = 0.25) -> dict[str, Improvement]:
-    """What the paper's method is measured by: one λ and three ways to use several logs."""
+    """Return what the paper's method is measured by: one λ and three ways to use several logs."""
     return {
         "own": lambda logs: _quietly(logs, weight),
         "balance": lambda logs: _quietly(logs, weight, pool="balance"),
@@ -54,7 +54,7 @@ def pooled_ways(weight: float = 0.25) -> dict[str, Improvement]:
 
 
 def weighted_ways(weights: Sequence[float] = WEIGHTS) -> dict[str, Improvement]:
-    """One way for each entropy weight, and the one that chooses its own."""
+    """Return one way for each entropy weight, and the one that chooses its own."""
     ways: dict[str, Improvement] = {
         f"λ = {weight}": lambda logs, weight=weight: _quietly(logs, weight)  # type: ignore[misc]
         for weight in weights
@@ -137,12 +137,12 @@ class _Bandit:
     run: int
 
     def play(self, name: str, policy: Policy) -> Rollout:
-        """The run of a policy, drawn with the random numbers of that name."""
+        """Return the run of a policy, drawn with the random numbers of that name."""
         rng = stream(self.seed, "draws", self.number, self.run, name)
         return simulate(policy, self.environment, self.steps, rng)
 
     def improved(self, way: Improvement, first: Rollout, iterations: int) -> Rollout:
-        """The run of the last of several policies, each learned from all runs before it."""
+        """Return the run of the last of several policies, each learned from all runs before it."""
         rollouts = [first]
         for iteration in range(iterations):
             policy = way([_log(rollout) for rollout in rollouts])

@@ -52,7 +52,7 @@ class Cell:
     alike: bool = False
 
     def simulate(self, rng: np.random.Generator) -> tuple[Log, float]:
-        """A log, and what a step of the policy earns at the states that the log visited."""
+        """Return a log, and what a step of the policy earns at the states that the log visited."""
         decisions = np.repeat(np.arange(self.steps // self.rounds), self.rounds)
         drawn = rng.choice(len(TASKS), decisions[-1] + 1, p=LOGGER)
         actions = drawn[decisions]
@@ -63,7 +63,7 @@ class Cell:
         return log, float((means @ POLICIES[self.weight]).mean())
 
     def _means(self, drawn: NDArray[np.int64]) -> NDArray[np.float64]:
-        """What each task would have earned at each step, had its round been given to it."""
+        """Return what each task would have earned at each step, had its round been given to it."""
         if self.rewards != "falling":
             return np.tile(MEANS, (self.steps, 1))
         one = np.eye(len(TASKS))[drawn]
@@ -104,7 +104,7 @@ class Coverage:
 
 
 def grid() -> list[Cell]:
-    """Where coverage is promised: 54 kinds of logs."""
+    """Return where coverage is promised: 54 kinds of logs."""
     kinds: tuple[Rewards, ...] = ("bernoulli", "exponential", "falling")
     rounds = ((1, False), (10, False), (10, True))
     return [

@@ -109,14 +109,14 @@ class Stage:
 
 
 def logs_of(runs: Sequence[Path], reward: str = "room_left") -> list[Log]:
-    """The logs of run folders, or of journals."""
+    """Return the logs of run folders, or of journals."""
     if reward not in REWARDS:
         raise unknown("reward", reward, REWARDS, "reward")
     return [Log.from_journal(run, REWARDS[reward]) for run in runs]
 
 
 def read_policy(path: Path, run: Path) -> tuple[dict[str, Any], Policy]:
-    """A policy file, and its policy as it would be in this run."""
+    """Return a policy file, and its policy as it would be in this run."""
     spec = read_yaml(path)
     if "name" not in spec:
         raise UserError(f"{path}: expected the key name, found {', '.join(spec) or 'none'}")
@@ -169,7 +169,7 @@ def estimate_runs(
     pool: str = "own",
     reward: str = "room_left",
 ) -> PolicyEstimate:
-    """What a policy file's policy would have earned in these runs."""
+    """Return what a policy file's policy would have earned in these runs."""
     logs = logs_of(runs, reward)
     spec, built = read_policy(policy, runs[0])
     result = estimate(logs, built, method, pool=pool)
@@ -271,7 +271,7 @@ def _built(spec: Mapping[str, Any], run: Path, where: str) -> Policy:
 
 
 def _run_info(run: Path) -> RunInfo:
-    """What the run told its policy, from its journal."""
+    """Return what the run told its policy, from its journal."""
     path = run / JOURNAL if run.is_dir() else run
     opening = next(iter(read_latest(path)), None)
     if not isinstance(opening, Opening):

@@ -46,12 +46,12 @@ class Pairs:
         return len(self.images)
 
     def every_other(self, start: int) -> "Pairs":
-        """Every other one."""
+        """Return every other one."""
         return Pairs(self.images[start::2], self.labels[start::2])
 
 
 def read_pairs(folder: Path, split: str, pairs: int | None = None) -> Pairs:
-    """The first pairs of a split of MultiMNIST, built from MNIST's IDX files in a folder."""
+    """Return the first pairs of a split of MultiMNIST, built from MNIST's IDX files in a folder."""
     prefix = PREFIXES[split]
     images, labels = (_there(folder, pattern.format(prefix)) for pattern in (IMAGES, LABELS))
     sources = [MultiMnistSource(images, labels, side, split) for side in TASKS]
@@ -62,7 +62,7 @@ def read_pairs(folder: Path, split: str, pairs: int | None = None) -> Pairs:
 
 
 def _there(folder: Path, name: str) -> Path:
-    """The file, gzipped or not."""
+    """Return the file, gzipped or not."""
     packed = folder / f"{name}.gz"
     return packed if packed.exists() else folder / name
 
@@ -108,14 +108,14 @@ class PairFeed:
         self._tuning, self._selecting = halves if weighting.split_dev else (dev, dev)
 
     def train(self, tasks: Sequence[int], fraction: float, number: int) -> Iterator[Work]:
-        """A share of the pairs in the order of this round."""
+        """Yield a share of the pairs in the order of this round."""
         order = stream(self._seed, "order", number).permutation(len(self._train))
         order = order[: max(1, round(fraction * len(order)))]
         for start in range(0, len(order), self._batch):
             yield self._work(self._train, order[start : start + self._batch], tasks)
 
     def dev(self, batch: int | None, turn: int) -> Iterator[Work]:
-        """All dev pairs for tuning in batches, or the batch whose turn it is."""
+        """Yield all dev pairs for tuning in batches, or the batch whose turn it is."""
         there = len(self._tuning)
         size = batch or self._batch
         starts = range(0, there, size)
@@ -124,7 +124,7 @@ class PairFeed:
             yield self._work(self._tuning, at, [self._target])
 
     def dev_size(self) -> int:
-        """How many dev pairs there are for tuning."""
+        """Return how many dev pairs there are for tuning."""
         return len(self._tuning)
 
     def judge(self, task: int, tuning: bool) -> DevResult:
@@ -146,7 +146,7 @@ class PairFeed:
 
 @torch.no_grad()
 def judged(model: PairNet, pairs: Pairs, task: int, batch: int = 256) -> DevResult:
-    """A task's accuracy and mean loss on some pairs."""
+    """Return a task's accuracy and mean loss on some pairs."""
     model.eval()
     right = loss = 0.0
     for start in range(0, len(pairs), batch):
@@ -191,7 +191,7 @@ def trained(
     setting: Setting,
     on_epoch: Callable[[int, dict[str, float]], None] = lambda epoch, scores: None,
 ) -> list[TargetResult]:
-    """One run, and what its best snapshot for each of these targets came to.
+    """Return one run, and what its best snapshot for each of these targets came to.
 
     A weighting that favours nobody (`multi`) can be asked for several targets at once.
     """
@@ -240,7 +240,7 @@ def _outcome(
 
 
 def sgd(model: nn.Module, setting: Setting) -> torch.optim.SGD:
-    """A new optimiser."""
+    """Return a new optimiser."""
     return torch.optim.SGD(model.parameters(), lr=setting.lr, momentum=setting.momentum)
 
 
@@ -260,6 +260,6 @@ class Best:
             self._state = {name: value.clone() for name, value in self._model.state_dict().items()}
 
     def restored(self) -> PairNet:
-        """The model as it stood then."""
+        """Return the model as it stood then."""
         self._model.load_state_dict(self._state)
         return self._model

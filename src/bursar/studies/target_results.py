@@ -60,13 +60,13 @@ class TargetResults:
     folder: Path
 
     def place(self, method: str, target: str, seed: int) -> Path:
-        """Where an outcome is kept."""
+        """Return where an outcome is kept."""
         return self.folder / f"{method}-{target.replace('/', '-')}-{seed}.json"
 
     def left(
         self, methods: Sequence[str], targets: Sequence[str], seeds: Sequence[int]
     ) -> list[Job]:
-        """The runs that are missing, seed by seed."""
+        """Return the runs that are missing, seed by seed."""
         todo: list[Job] = []
         for seed in seeds:
             for method in methods:
@@ -80,7 +80,7 @@ class TargetResults:
         outcome.save(self.place(outcome.method, outcome.target, outcome.seed))
 
     def load(self, methods: Sequence[str], targets: Sequence[str]) -> list[TargetResult]:
-        """What is there, in this order of targets and methods, by seed."""
+        """Return what is there, in this order of targets and methods, by seed."""
         there = [TargetResult.load(path) for path in self.folder.glob("*.json")]
         return sorted(
             there, key=lambda o: (targets.index(o.target), methods.index(o.method), o.seed)
@@ -93,7 +93,7 @@ def paired(
     against: str,
     value: Callable[[TargetResult], float] = lambda outcome: outcome.test,
 ) -> tuple[float, float]:
-    """How far a method lies above another over all pairs of target and seed: mean and p.
+    """Return how far a method lies above another over all pairs of target and seed: mean and p.
 
     A paired t-test, two-sided.
 

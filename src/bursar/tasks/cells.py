@@ -42,7 +42,7 @@ def _missing(value: Any) -> bool:
 
 
 def answers(record: Record, found: Any, context: str) -> Iterator[Answer]:
-    """The answers of a cell, in whichever of the forms of `shapes.Questions` it has them."""
+    """Yield the answers of a cell, in whichever of the forms of `shapes.Questions` it has them."""
     if isinstance(found, Mapping) and not isinstance(found.get("text"), str):
         found = _paired(record, Record(record.where, record.at, found))
     for each in found if isinstance(found, (list, tuple)) else [found]:
@@ -50,7 +50,7 @@ def answers(record: Record, found: Any, context: str) -> Iterator[Answer]:
 
 
 def accepted(record: Record, found: Any) -> tuple[str, ...] | None:
-    """The texts that count as right, where a cell names them beside those in the context."""
+    """Return the texts that count as right, where a cell names them beside those in the context."""
     if not isinstance(found, Mapping) or found.get("accepted") is None:
         return None
     return tuple(texts(Record(record.where, record.at, found), "accepted"))
@@ -97,7 +97,7 @@ def _placed(record: Record, text: str, start: Any, context: str) -> Answer:
 
 
 def _whole_number(value: Any) -> int | None:
-    """A number from 0, also as text or as a float without a fraction; None if it is none."""
+    """Return a number from 0, also as text or as a float without a fraction; None if it is none."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     text = str(value)
@@ -107,7 +107,7 @@ def _whole_number(value: Any) -> int | None:
 
 
 def name(record: Record, column: str, value: Any, names: tuple[str, ...] | None = None) -> str:
-    """A label as a class's name; JSON's truth values are called true and false."""
+    """Return a label as a class's name; JSON's truth values are called true and false."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if names is not None and isinstance(value, int):
@@ -122,12 +122,12 @@ def name(record: Record, column: str, value: Any, names: tuple[str, ...] | None 
 
 
 def identity(record: Record, column: str | None) -> str:
-    """How a submission names a row."""
+    """Return how a submission names a row."""
     return str(record.values.get(column, "")) if column else ""
 
 
 def number(record: Record, column: str, value: Any) -> float:
-    """A label as a finite number."""
+    """Return a label as a finite number."""
     try:
         found = float(value)
     except (TypeError, ValueError):
@@ -138,7 +138,7 @@ def number(record: Record, column: str, value: Any) -> float:
 
 
 def position(record: Record, column: str, choices: int) -> int:
-    """A label as the position of a choice."""
+    """Return a label as the position of a choice."""
     value = record[column]
     place = _whole_number(value)
     if place is not None and place < choices:
@@ -147,7 +147,7 @@ def position(record: Record, column: str, choices: int) -> int:
 
 
 def texts(record: Record, column: str) -> Iterator[str]:
-    """The values of a column that must be a list of texts."""
+    """Yield the values of a column that must be a list of texts."""
     for value in record.list(column):
         if not isinstance(value, str):
             raise record.error(f"column {column!r} holds {brief(value)} in its list, not a text")
@@ -166,7 +166,7 @@ def several(record: Record, column: str, value: Any, separator: str | None) -> I
 
 
 def _list_in(record: Record, column: str, text: str) -> list[Any]:
-    """The list that a text holds as JSON, or as Python (and so pandas) writes it."""
+    """Return the list that a text holds as JSON, or as Python (and so pandas) writes it."""
     for read in (json.loads, ast.literal_eval):
         try:
             value = read(text)

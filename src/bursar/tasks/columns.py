@@ -17,10 +17,10 @@ class Table(Protocol):
     """Something with columns: a file, or a data set of the hub."""
 
     def columns(self) -> tuple[str, ...]:
-        """The names of its columns."""
+        """Return the names of its columns."""
 
     def label_names(self, column: str) -> tuple[str, ...] | None:
-        """What the values of a column are called, where the table knows."""
+        """Return what the values of a column are called, where the table knows."""
 
     def source(self, shape: Shape) -> Source:
         """Its rows in a shape."""

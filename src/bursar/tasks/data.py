@@ -301,7 +301,7 @@ class PythonKind(Kind):
         return self.distribution_of(logits, batch)
 
     def owners(self, batch: Any) -> "Tensor":
-        """Each example is one decision."""
+        """Return each example is one decision."""
         import torch
 
         return torch.arange(batch_size(batch))

@@ -50,7 +50,7 @@ class DigitsSource:
         return f"digits/{self.question}, {self.split}"
 
     def rows(self) -> Iterator[ImageRow]:
-        """The rows in order."""
+        """Yield the rows in order."""
         pixels, labels = self._arrays()
         for at, (picture, label) in enumerate(zip(pixels, labels, strict=True), start=1):
             yield ImageRow(at, picture, label)
@@ -76,7 +76,7 @@ class DigitsSource:
 
 
 def digits(question: Question) -> Task:
-    """A task of the suite.
+    """Return a task of the suite.
 
     Args:
         question: `left` or `right` asks for that digit, `larger` for the side of the larger one.
@@ -89,12 +89,12 @@ def digits(question: Question) -> Task:
 
 
 def questions() -> tuple[Question, ...]:
-    """What can be asked about a pair."""
+    """Return what can be asked about a pair."""
     return get_args(Question)
 
 
 def kind(question: Question) -> Classify:
-    """The classes that a question has."""
+    """Return the classes that a question has."""
     return Classify(("left", "right") if question == "larger" else NUMERALS)
 
 

@@ -113,7 +113,7 @@ class Encoded:
         return columns
 
     def take(self, items: NDArray[np.int64]) -> "Encoded":
-        """These items alone, in this order, as a split of their own."""
+        """Return these items alone, in this order, as a split of their own."""
         dense = {name: column[items] for name, column in self.dense.items()}
         if "row" in dense:
             dense["row"] = numbered(dense["row"])
@@ -139,7 +139,7 @@ class Encoded:
         )
 
     def sequences_of(self, items: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The sequences of these items, one after the other, and how many each item has."""
+        """Return the sequences of these items, one after the other, and how many each item has."""
         if self.sequences is None:
             return items, np.ones_like(items)
         first, last = self.sequences[items], self.sequences[items + 1]
@@ -167,7 +167,7 @@ def _flagged(dense: Mapping[str, Array], name: str) -> int:
 
 
 def _spread(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-    """All positions of the pieces `[start, end)`, one piece after the other."""
+    """Return all positions of the pieces `[start, end)`, one piece after the other."""
     lengths = ends - starts
     before = np.cumsum(lengths) - lengths
     shifts: NDArray[np.int64] = np.repeat(starts - before, lengths)
@@ -192,7 +192,7 @@ def encode(
     cache: Path | None = None,
     on_rows: Callable[[int], None] | None = None,
 ) -> Encoded:
-    """The encoded split: from the cache, or read, encoded and put there.
+    """Return the encoded split: from the cache, or read, encoded and put there.
 
     Args:
         kind: how rows become columns.
@@ -323,7 +323,7 @@ class _Writer:
 
 
 def load(folder: Path, kind: Kind) -> Encoded:
-    """An encoded split from its folder, memory-mapped."""
+    """Return an encoded split from its folder, memory-mapped."""
     meta = json.loads((folder / "meta.json").read_text())
     roles: dict[str, dict[str, Array]] = {
         role: {} for role in ("dense", "per_sequence", "ragged", "offsets", "sequences")

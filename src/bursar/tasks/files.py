@@ -48,7 +48,7 @@ class FileTable:
     reader: Reader
 
     def columns(self) -> tuple[str, ...]:
-        """The names of its columns, by its first record."""
+        """Return the names of its columns, by its first record."""
         first = next(self.reader.records(self.path), None)
         return tuple(first.columns or first.values) if first else ()
 
@@ -78,7 +78,7 @@ def from_files(
     metrics: Iterable[str] | None = None,
     base: Path | None = None,
 ) -> Task:
-    r"""A task from files of one's own.
+    r"""Return a task from files of one's own.
 
     Args:
         name: how run files, journals and tables call it.
@@ -155,7 +155,7 @@ def _suffix(path: Path) -> str:
 
 
 def inputs(task: Task, path: Path, format: str | None = None) -> FileSource:  # noqa: A002
-    """A file of rows to predict, with the columns of the task's own files and no labels.
+    """Return a file of rows to predict, with the columns of the task's own files and no labels.
 
     Args:
         task: what is to be predicted.

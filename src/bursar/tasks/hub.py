@@ -32,11 +32,11 @@ class HubSource:
     shape: Shape
 
     def rows(self) -> Iterator[Row]:
-        """The rows in order; a split without any is an error."""
+        """Return the rows in order; a split without any is an error."""
         return unskipped(self._items(), self.where)
 
     def skips(self) -> Mapping[str, int]:
-        """How many records each documented rule passes over."""
+        """Return how many records each documented rule passes over."""
         return skipped(self._items()) if self.shape.skips else {}
 
     def fingerprint(self) -> str:
@@ -73,11 +73,11 @@ class HubTable:
     where: str
 
     def columns(self) -> tuple[str, ...]:
-        """The names of its columns."""
+        """Return the names of its columns."""
         return tuple(self.dataset.column_names)
 
     def label_names(self, column: str) -> tuple[str, ...] | None:
-        """The names of a column of classes, or of lists of classes."""
+        """Return the names of a column of classes, or of lists of classes."""
         feature: Any = self.dataset.features.get(column)
         names = getattr(getattr(feature, "feature", feature), "names", None)
         return tuple(names) if names else None
@@ -107,7 +107,7 @@ def from_hub(
     metrics: Iterable[str] | None = None,
     base: Path | None = None,
 ) -> Task:
-    """A task from a data set of the hub.
+    """Return a task from a data set of the hub.
 
     Args:
         name: how run files, journals and tables call it.
@@ -175,7 +175,7 @@ def _late(
 
 
 def saved_split(path: Path) -> "Dataset":
-    """A single split that was saved to disk."""
+    """Return a single split that was saved to disk."""
     found = _from_disk(path)
     if isinstance(found, dict):
         raise UserError(f"{path}: holds several splits; name it as `hub` and its splits beside it.")

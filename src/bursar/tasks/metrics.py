@@ -38,7 +38,7 @@ class Metric:
 
 
 def accuracy(predicted: Values, expected: Values, groups: Groups = None) -> float:
-    """The share of predictions that equal what was expected.
+    """Return the share of predictions that equal what was expected.
 
     >>> accuracy([1, 0, 2, 2], [1, 0, 2, 1])
     0.75
@@ -49,7 +49,7 @@ def accuracy(predicted: Values, expected: Values, groups: Groups = None) -> floa
 
 
 def f1(predicted: Values, expected: Values, groups: Groups = None) -> float:
-    """The harmonic mean of precision and recall of class 1.
+    """Return the harmonic mean of precision and recall of class 1.
 
     >>> f1([1, 1, 0, 0], [1, 0, 1, 0])
     0.5
@@ -60,7 +60,7 @@ def f1(predicted: Values, expected: Values, groups: Groups = None) -> float:
 
 
 def macro_f1(predicted: Values, expected: Values, groups: Groups = None) -> float:
-    """The unweighted mean of the F1 of every class that was predicted or expected.
+    """Return the unweighted mean of the F1 of every class that was predicted or expected.
 
     >>> macro_f1([0, 0, 1, 2], [0, 1, 1, 2])
     0.777...
@@ -142,7 +142,7 @@ def token_f1(predicted: Values, expected: Values, groups: Groups = None) -> floa
 
 
 def entity_f1(predicted: Values, expected: Values, groups: Groups = None) -> float:
-    """The micro-averaged F1 of whole entities, by seqeval; needs the extra `tagging`.
+    """Return the micro-averaged F1 of whole entities, by seqeval; needs the extra `tagging`.
 
     >>> entity_f1([["B-loc", "I-loc", "O"]], [["B-loc", "O", "O"]])
     0.0
@@ -170,7 +170,7 @@ def marks_entities(tags: Iterable[str]) -> bool:
 
 
 def tag_accuracy(predicted: Values, expected: Values, groups: Groups = None) -> float:
-    """The share of words whose tag is the expected one.
+    """Return the share of words whose tag is the expected one.
 
     >>> tag_accuracy([["noun", "verb"], ["noun"]], [["noun", "noun"], ["noun"]])
     0.666...
@@ -194,7 +194,7 @@ def multilabel_f1(predicted: Values, expected: Values, groups: Groups = None) ->
 
 
 def normalised(text: str) -> str:
-    """A text as SQuAD's scorer compares it: lower case, no punctuation, no articles.
+    """Return a text as SQuAD's scorer compares it: lower case, no punctuation, no articles.
 
     >>> normalised("The  Answer, of course.")
     'answer of course'

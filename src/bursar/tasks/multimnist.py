@@ -54,7 +54,7 @@ class MultiMnistSource:
         return str(self.images)
 
     def rows(self) -> Iterator[ImageRow]:
-        """The rows in order; `at` is the left image's number in its file."""
+        """Yield the rows in order; `at` is the left image's number in its file."""
         images, labels = self._mnist()
         right = stream(self.seed, "multimnist", PREFIXES[self.split]).integers(
             len(images), size=len(images)
@@ -81,7 +81,7 @@ class MultiMnistSource:
         return images, labels
 
     def _chosen(self, count: int) -> NDArray[np.int64]:
-        """The left images of this split, in their order in the file."""
+        """Return the left images of this split, in their order in the file."""
         if self.split == "test":
             return np.arange(count)
         order = stream(self.seed, "multimnist", "dev").permutation(count)
@@ -90,7 +90,7 @@ class MultiMnistSource:
 
 
 def shrunk(pictures: Pixels) -> Pixels:
-    """The canvas at the size of a digit, each pixel the one at floor(j * 36 / 28).
+    """Return the canvas at the size of a digit, each pixel the one at floor(j * 36 / 28).
 
     >>> shrunk(np.zeros((2, 36, 36), dtype=np.uint8)).shape
     (2, 28, 28)

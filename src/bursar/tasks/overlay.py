@@ -7,7 +7,7 @@ Pixels = NDArray[np.uint8]
 
 
 def overlay(left: Pixels, right: Pixels, shift: int, canvas: int) -> Pixels:
-    """The pixelwise maximum of one picture at the top left and one moved down and right.
+    """Return the pixelwise maximum of one picture at the top left and one moved down and right.
 
     Args:
         left: pictures at the top left, shape `(pictures, size, size)`.

@@ -128,7 +128,7 @@ class Source(Protocol):
         """What a complaint calls it: the file, or the data set's name and split."""
 
     def rows(self) -> Iterator[Row]:
-        """The rows in order, read as they are asked for."""
+        """Return the rows in order, read as they are asked for."""
 
     def skips(self) -> Mapping[str, int]:
         """By documented rule, how many records it passes over."""

@@ -27,10 +27,10 @@ class Shape(Protocol):
         """Whether a rule of this shape passes over records."""
 
     def rows(self, record: Record) -> Iterator[Row | Skip]:
-        """The rows that a record holds, mostly one."""
+        """Return the rows that a record holds, mostly one."""
 
     def without_labels(self) -> "Shape":
-        """The same shape for a split whose labels are not published."""
+        """Return the same shape for a split whose labels are not published."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,11 @@ class Texts:
         return self.broken or self.unlabelled is not None
 
     def without_labels(self) -> "Texts":
-        """The same shape for a split whose labels are not published."""
+        """Return the same shape for a split whose labels are not published."""
         return Texts(self.text, self.pair, id=self.id)
 
     def rows(self, record: Record) -> Iterator[TextRow | Skip]:
-        """The row that a record holds."""
+        """Yield the row that a record holds."""
         if self.broken and len(record.values) < len(record.columns):
             yield Skip("too few columns")
         elif self.label and self.unlabelled is not None and record[self.label] == self.unlabelled:
@@ -116,7 +116,7 @@ class Texts:
         return dict(self.aliases).get(found, found)
 
     def _names(self, record: Record, column: str) -> tuple[str, ...] | None:
-        """The labels of a cell; an empty text is a row to which none applies."""
+        """Return the labels of a cell; an empty text is a row to which none applies."""
         value = record.values.get(column)
         if isinstance(value, str) and not value.strip():
             return ()
@@ -145,11 +145,11 @@ class Words:
     skips = False
 
     def without_labels(self) -> "Words":
-        """The same shape for a split whose tags are not published."""
+        """Return the same shape for a split whose tags are not published."""
         return Words(self.words, None)
 
     def rows(self, record: Record) -> Iterator[WordsRow]:
-        """The row that a record holds."""
+        """Yield the row that a record holds."""
         words = tuple(cells.texts(record, self.words))
         tags = self._tags(record, self.tags, len(words)) if self.tags else None
         yield WordsRow(record.at, words, tags)
@@ -186,11 +186,11 @@ class Questions:
     skips = False
 
     def without_labels(self) -> "Questions":
-        """The same shape for a split whose answers are not published."""
+        """Return the same shape for a split whose answers are not published."""
         return Questions(self.question, self.context, None, self.id)
 
     def rows(self, record: Record) -> Iterator[QuestionRow]:
-        """The row that a record holds."""
+        """Yield the row that a record holds."""
         context = record.text(self.context)
         found = None
         if self.answers:
@@ -225,11 +225,11 @@ class Choices:
     skips = False
 
     def without_labels(self) -> "Choices":
-        """The same shape for a split whose labels are not published."""
+        """Return the same shape for a split whose labels are not published."""
         return Choices(self.text, self.choices, None, self.id)
 
     def rows(self, record: Record) -> Iterator[ChoiceRow]:
-        """The row that a record holds."""
+        """Yield the row that a record holds."""
         choices = tuple(self._choices(record))
         yield ChoiceRow(
             at=record.at,

@@ -48,11 +48,11 @@ class FileSource:
         return str(self.path)
 
     def rows(self) -> Iterator[Row]:
-        """The rows in order; a file without any is an error."""
+        """Return the rows in order; a file without any is an error."""
         return unskipped(self._items(), self.where)
 
     def skips(self) -> Mapping[str, int]:
-        """How many records each documented rule passes over."""
+        """Return how many records each documented rule passes over."""
         return skipped(self._items()) if self.shape.skips else {}
 
     def fingerprint(self) -> str:
@@ -90,11 +90,11 @@ class LateSource:
         return self.find()
 
     def rows(self) -> Iterator[Row]:
-        """The rows in order."""
+        """Return the rows in order."""
         return self._found.rows()
 
     def skips(self) -> Mapping[str, int]:
-        """How many records each documented rule passes over."""
+        """Return how many records each documented rule passes over."""
         return self._found.skips()
 
     def fingerprint(self) -> str:
@@ -108,7 +108,7 @@ def settled(shape: Shape, records: Callable[[], Iterable[Record]]) -> Shape:
 
 
 def unskipped(items: Iterator[Row | Skip], where: str) -> Iterator[Row]:
-    """The rows that no rule passes over; there must be one."""
+    """Yield the rows that no rule passes over; there must be one."""
     empty = True
     for item in items:
         if not isinstance(item, Skip):
@@ -119,7 +119,7 @@ def unskipped(items: Iterator[Row | Skip], where: str) -> Iterator[Row]:
 
 
 def skipped(items: Iterator[Row | Skip]) -> Mapping[str, int]:
-    """How many records each rule passes over."""
+    """Return how many records each rule passes over."""
     return Counter(item.rule for item in items if isinstance(item, Skip))
 
 

@@ -72,7 +72,7 @@ def _file(task: str, split: str) -> str:
 
 
 def glue_lines(pairs: Pairs) -> Iterator[str]:
-    r"""A header, then a row's number and its prediction; STS-B's scores within 0 and 5.
+    r"""Yield a header, then a row's number and its prediction; STS-B's scores within 0 and 5.
 
     >>> list(glue_lines([("0", "entailment"), ("1", 5.25)]))
     ['index\tprediction', '0\tentailment', '1\t5.000']
@@ -84,7 +84,7 @@ def glue_lines(pairs: Pairs) -> Iterator[str]:
 
 
 def superglue_lines(pairs: Pairs) -> Iterator[str]:
-    """One JSON mapping a row.
+    """Yield one JSON mapping a row.
 
     >>> list(superglue_lines([("0", "true")]))
     ['{"idx": 0, "label": "true"}']
@@ -94,7 +94,7 @@ def superglue_lines(pairs: Pairs) -> Iterator[str]:
 
 
 def mrqa_lines(pairs: Pairs) -> Iterator[str]:
-    """One JSON mapping of all questions' ids to their answers.
+    """Yield one JSON mapping of all questions' ids to their answers.
 
     >>> list(mrqa_lines([("q1", "1066"), ("q2", "the moon")]))
     ['{"q1": "1066", "q2": "the moon"}']
@@ -112,7 +112,7 @@ def capitalised_lines(pairs: Pairs) -> Iterator[str]:
 
 
 def multirc_lines(pairs: Pairs) -> Iterator[str]:
-    """One JSON mapping a passage, with its questions and their answers.
+    """Yield one JSON mapping a passage, with its questions and their answers.
 
     >>> list(multirc_lines([("0/1/2", "1")]))
     ['{"idx": 0, "passage": {"questions": [{"idx": 1, "answers": [{"idx": 2, "label": 1}]}]}}']
@@ -133,7 +133,7 @@ _SUPERGLUE_LINES: Mapping[str, Callable[[Pairs], Iterator[str]]] = {
 
 
 def _ids(rows: Iterator[Row]) -> Iterator[str]:
-    """The name of each row in its file, or its number from 0 where it has none."""
+    """Yield the name of each row in its file, or its number from 0 where it has none."""
     for number, row in enumerate(rows):
         yield getattr(row, "id", "") or str(number)
 

@@ -28,7 +28,7 @@ class Task:
     metrics: tuple[Metric, ...]
 
     def split(self, name: str) -> Source:
-        """The source of a split, or one sentence about the splits that there are."""
+        """Return the source of a split, or one sentence about the splits that there are."""
         try:
             return self.splits[name]
         except KeyError:

@@ -56,7 +56,7 @@ class Tokenizer:
 
     @classmethod
     def from_folder(cls, folder: Path, max_length: int) -> Self:
-        """The tokenizer saved in a model folder."""
+        """Return the tokenizer saved in a model folder."""
         path = folder / "tokenizer.json"
         if not path.exists():
             raise UserError(f"{folder}: expected a tokenizer.json, found none")
@@ -65,7 +65,7 @@ class Tokenizer:
 
     @classmethod
     def train(cls, texts: Iterable[str], vocabulary: int, max_length: int) -> Self:
-        """A lower-case tokenizer learned from these texts: the same texts, the same tokens.
+        """Return a lower-case tokenizer learned from these texts: the same texts, the same tokens.
 
         Byte-pair encoding of words, each with a mark in front. (The library's WordPiece trainer
         numbers its pieces in the order of a hash map, and so learns something else each time.)
@@ -118,7 +118,7 @@ class Tokenizer:
     def windows(
         self, questions: Sequence[str], contexts: Sequence[str], stride: int
     ) -> list[list[Window]]:
-        """Each question with every window of its context; neighbours share `stride` tokens.
+        """Return each question with every window of its context; neighbours share `stride` tokens.
 
         A question may take half of the room and is cut beyond; where it leaves little, neighbours
         share at most half a window.

@@ -9,7 +9,7 @@ LOST = "the restored copy goes on otherwise: what is saved and loaded leaves som
 
 
 def names(count: int) -> list[str]:
-    """So many names of tasks.
+    """Return so many names of tasks.
 
     >>> names(2)
     ['task0', 'task1']

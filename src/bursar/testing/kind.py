@@ -53,22 +53,22 @@ class KindConformance(ABC):
 
     @abstractmethod
     def make(self) -> Kind:
-        """A fresh kind, as it is before `fit`."""
+        """Return a fresh kind, as it is before `fit`."""
 
     @abstractmethod
     def rows(self, labelled: bool) -> Sequence[Row]:
         """At least six rows; the same ones with their labels and without."""
 
     def tokenizer(self) -> Tokenizer | None:
-        """What reads the rows' texts; None where there are none."""
+        """Return what reads the rows' texts; None where there are none."""
         return Tokenizer.train(["the cat sat on a mat with one dog"] * 9, 200, max_length=16)
 
     def restored(self, spec: Mapping[str, Any]) -> Kind:
-        """The kind that a saved model's spec describes."""
+        """Return the kind that a saved model's spec describes."""
         return from_spec(spec)
 
     def outputs(self, kind: Kind, batch: Batch) -> "Tensor":
-        """What a model gives for a batch: `width` numbers for each token or sequence."""
+        """Return what a model gives for a batch: `width` numbers for each token or sequence."""
         import torch
 
         numbers = torch.arange(1, kind.width + 1) / 3
@@ -237,5 +237,5 @@ def _tensors(split: Encoded, items: Any) -> Batch:
 
 
 def _inputs(batch: Batch) -> list["Tensor"]:
-    """The columns that are no labels."""
+    """Return the columns that are no labels."""
     return [column for name, column in batch.items() if name != "labels" and column.ndim > 1]

@@ -9,7 +9,7 @@ _NO_NUMBERS = (None, float("nan"), float("inf"), float("-inf"), 1.7e308, -1.7e30
 
 
 def outcome_of(policy: Policy, draw: Draw, rng: np.random.Generator) -> Outcome:
-    """A plausible outcome of a draw, with the signals that the policy has due.
+    """Return a plausible outcome of a draw, with the signals that the policy has due.
 
     >>> import bursar
     >>> rng = np.random.default_rng(1)
@@ -30,7 +30,7 @@ def outcome_of(policy: Policy, draw: Draw, rng: np.random.Generator) -> Outcome:
 
 
 def garbage(policy: Policy, draw: Draw, rng: np.random.Generator) -> Outcome:
-    """An outcome that no policy should believe: absent, infinite or not numbers at all."""
+    """Return an outcome that no policy should believe: absent, infinite or not numbers at all."""
     loss, gain, score, doubt = (_NO_NUMBERS[i] for i in rng.integers(len(_NO_NUMBERS), size=4))
     task = str(rng.choice([*policy.tasks, "no such task"]))
     uncertainty = {} if doubt is None else {task: doubt}

@@ -49,7 +49,7 @@ class PolicyConformance(ABC):
 
     @abstractmethod
     def make(self, tasks: Sequence[str]) -> Policy:
-        """A fresh policy over these tasks."""
+        """Return a fresh policy over these tasks."""
 
     def test_it_has_a_name_and_keeps_the_order_of_its_tasks(self) -> None:
         """Run files name a policy in snake case; arrays are in the order of the tasks."""
@@ -142,7 +142,7 @@ class PolicyConformance(ABC):
             assert course == expected, LOST
 
     def _resumed(self, loop: "_Loop") -> "_Loop":
-        """The loop with a restored policy, and with its open draws made again from JSON."""
+        """Return the loop with a restored policy, and with its open draws made again from JSON."""
         saved = through_json(loop.policy.state_dict())
         policy = self._restored(loop.policy.tasks, saved)
         assert np.array_equal(policy.probabilities(), loop.policy.probabilities()), LOST
@@ -318,7 +318,7 @@ class _Loop:
         self.open: list[Draw] = []
 
     def steps(self, count: int) -> list[tuple[int, int, list[float]]]:
-        """So many draws, written down, each followed by the outcome that is next."""
+        """Return so many draws, written down, each followed by the outcome that is next."""
         return [_written(self.step()) for _ in range(count)]
 
     def step(self) -> Draw:
@@ -352,7 +352,7 @@ def _written(draw: Draw) -> tuple[int, int, list[float]]:
 
 
 def _rewritten(draw: Draw) -> Draw:
-    """The draw as one that was saved makes it again."""
+    """Return the draw as one that was saved makes it again."""
     number, index, probabilities = json.loads(json.dumps(_written(draw)))
     return Draw(draw.task, index, np.array(probabilities), number)
 

@@ -34,7 +34,7 @@ class SelectorConformance(ABC):
 
     @abstractmethod
     def make(self, tasks: Sequence[str], batch: int) -> Selector:
-        """A fresh selector over these tasks, for training steps of `batch` examples."""
+        """Return a fresh selector over these tasks, for training steps of `batch` examples."""
 
     def test_it_has_a_name_and_keeps_the_order_of_its_tasks(self) -> None:
         """Run files name a selector in snake case; arrays are in the order of the tasks."""

@@ -37,11 +37,11 @@ class SourceConformance(ABC):
 
     @abstractmethod
     def make(self) -> Source:
-        """A fresh source; each one made gives the same rows."""
+        """Return a fresh source; each one made gives the same rows."""
 
     @abstractmethod
     def other(self) -> Source:
-        """A source that gives other rows, if only one label is another."""
+        """Return a source that gives other rows, if only one label is another."""
 
     def test_reading_twice_gives_the_same_rows(self) -> None:
         """One after the other, and from a source that is made anew."""

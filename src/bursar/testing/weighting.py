@@ -49,7 +49,7 @@ class WeightingConformance(ABC):
 
     @abstractmethod
     def make(self, tasks: Sequence[str], target: str) -> Weighting:
-        """A fresh weighting over these tasks."""
+        """Return a fresh weighting over these tasks."""
 
     def test_it_has_a_name_and_keeps_the_order_of_its_tasks(self) -> None:
         """Run files name a weighting in snake case; arrays are in the order of the tasks."""
@@ -173,7 +173,7 @@ class PracticeWorker:
         self.kept: Floats | None = None
 
     def losses(self, model: Floats) -> Floats:
-        """The loss of each task there, shape `(tasks,)`."""
+        """Return the loss of each task there, shape `(tasks,)`."""
         halves: Floats = 0.5 * ((model - self.points) ** 2).sum(axis=1)
         return halves
 
@@ -210,7 +210,7 @@ class PracticeWorker:
         return JointResult(losses, self._score(self.candidate), dev_loss)
 
     def slope(self, request: DevSlope) -> Slope:
-        """The dev loss and its gradient at a mixture; a batch sees it a little off."""
+        """Return the dev loss and its gradient at a mixture; a batch sees it a little off."""
         assert request.batch is None or request.batch > 0, f"batch: found {request.batch}"
         assert request.turn >= 0, f"turn: found {request.turn}"
         assert self.deltas is not None, "DevSlope: expected a Separate before it"
@@ -220,7 +220,7 @@ class PracticeWorker:
         return Slope(float(self.losses(model)[0]) + off, gradient)
 
     def loss(self, request: DevLoss) -> float:
-        """The dev loss at a mixture."""
+        """Return the dev loss at a mixture."""
         return float(self.losses(self._mixed(request.coefficients))[0])
 
     def mix(self, request: Mix) -> None:

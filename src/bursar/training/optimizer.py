@@ -73,7 +73,7 @@ def rate_factor(step: int, steps: int, warmup: float) -> float:
 
 
 def optimizer_tensors(optimizer: TorchOptimizer, model: nn.Module) -> dict[str, torch.Tensor]:
-    """The optimiser's state as tensors, named by the parameter that they belong to."""
+    """Return the optimiser's state as tensors, named by the parameter that they belong to."""
     state = optimizer.state_dict()["state"]
     return {
         f"{name}:{field}": value
@@ -97,12 +97,12 @@ def load_optimizer_tensors(
 
 
 def _names(optimizer: TorchOptimizer, model: nn.Module) -> list[str]:
-    """The names of the optimiser's parameters, in the order in which it numbers them."""
+    """Return the names of the optimiser's parameters, in the order in which it numbers them."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     return [names[id(parameter)] for parameter in trained(optimizer)]
 
 
 def trained(optimizer: TorchOptimizer) -> Iterator[torch.Tensor]:
-    """All parameters that the optimiser moves."""
+    """Yield all parameters that the optimiser moves."""
     for group in optimizer.param_groups:
         yield from group["params"]

@@ -58,13 +58,13 @@ class Feed(Protocol):
         """A share of these tasks' training data in the order of the round with this number."""
 
     def dev(self, batch: int | None, turn: int) -> Iterator[Work]:
-        """The target's dev data for tuning: all of it, or the batch whose turn it is."""
+        """Return the target's dev data for tuning: all of it, or the batch whose turn it is."""
 
     def dev_size(self) -> int:
-        """How many dev examples of the target there are for tuning."""
+        """Return how many dev examples of the target there are for tuning."""
 
     def judge(self, task: int, tuning: bool) -> DevResult:
-        """A task's score on its dev data for tuning, or on those for selecting the model."""
+        """Return a task's score on its dev data for tuning, or on those for selecting the model."""
 
 
 @dataclass
@@ -133,7 +133,7 @@ class Rounds:
             self._optimizers["joint"] = self._chosen.optimizer
 
     def scores(self) -> dict[str, float]:
-        """Each task's dev score, on the data for selecting the model."""
+        """Return each task's dev score, on the data for selecting the model."""
         return {
             name: self.feed.judge(task, tuning=False).score
             for task, name in enumerate(self.weighting.tasks)
@@ -171,7 +171,7 @@ class Rounds:
         return JointResult(np.array(losses), judged.score, judged.loss)
 
     def slope(self, request: DevSlope) -> Slope:
-        """The target's dev loss and its gradient at base + Σ cᵢ δᵢ: one backward pass."""
+        """Return the target's dev loss and its gradient at base + Σ cᵢ δᵢ: one backward pass."""
         self._deltas.mix(request.coefficients)
         self.model.eval()
         self.model.zero_grad(set_to_none=True)
@@ -184,7 +184,7 @@ class Rounds:
 
     @torch.no_grad()
     def loss(self, request: DevLoss) -> float:
-        """The target's dev loss at base + Σ cᵢ δᵢ."""
+        """Return the target's dev loss at base + Σ cᵢ δᵢ."""
         self._deltas.mix(request.coefficients)
         self.model.eval()
         return sum(float(work.losses()[self._target]) * part for part, work in self._dev(None, 0))
@@ -214,7 +214,7 @@ class Rounds:
     def _train(
         self, scales: Mapping[int, float], fraction: float, optimizer: Optimizer
     ) -> dict[int, float]:
-        """One pass over a share of the tasks' data; returns the mean loss of each."""
+        """Return one pass over a share of the tasks' data; returns the mean loss of each."""
         self.model.train()
         names = [self.weighting.tasks[task] for task in scales]
         torch.manual_seed(seed_for(self._seed, "dropout", self.number, *names))
@@ -245,7 +245,7 @@ class Rounds:
         return {task: float(loss.detach()) for task, loss in losses.items()}
 
     def state_dict(self) -> dict[str, Any]:
-        """All but the model's tensors and the optimisers', as JSON-able values."""
+        """Return all but the model's tensors and the optimisers', as JSON-able values."""
         return {"round": self.number, "weighting": self.weighting.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -254,7 +254,7 @@ class Rounds:
         self.weighting.load_state_dict(state["weighting"])
 
     def optimizer_tensors(self) -> dict[str, Tensor]:
-        """The state of every kept optimiser as named tensors."""
+        """Return the state of every kept optimiser as named tensors."""
         return {
             f"{slot}.{number}.{name}": value
             for slot, state in self._optimizers.items()
@@ -275,7 +275,7 @@ class Rounds:
 
 
 def record(step: int, report: Report, seconds: float | None = None) -> Round:
-    """A round as the journal keeps it."""
+    """Return a round as the journal keeps it."""
     return Round(
         step,
         report.norms,

@@ -24,14 +24,14 @@ def _is_tensor(x: object) -> bool:
 
 
 def numbers(x: Any) -> NDArray[np.float64]:
-    """An array or tensor as a NumPy array in double precision."""
+    """Return an array or tensor as a NumPy array in double precision."""
     if _is_tensor(x):
         x = x.detach().double().cpu().numpy()
     return np.asarray(x, dtype=np.float64)
 
 
 def like(result: NDArray[np.float64], x: AnyArray) -> AnyArray:
-    """A result as what `x` is: a tensor of its type on its device, or an array."""
+    """Return a result as what `x` is: a tensor of its type on its device, or an array."""
     if _is_tensor(x):
         return cast(AnyArray, cast(Any, x).new_tensor(result))
     return cast(AnyArray, result)

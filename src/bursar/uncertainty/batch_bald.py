@@ -123,7 +123,7 @@ class _Likelihood:
         self._steps = np.diff(logs, axis=-1).reshape(len(p), -1).T
 
     def information(self, k: int, draws: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        """How much configurations y drawn from pass k tell, log K - H(k | y): `(draws,)`."""
+        """Return how much configurations y drawn from pass k tell, log K - H(k | y): `(draws,)`."""
         bounds = self._cumulative[k]
         code = (rng.random((draws, len(bounds), 1)) > bounds).reshape(draws, -1)
         likelihood = self._base + code.astype(np.float64) @ self._steps

@@ -67,7 +67,7 @@ def consistent_dropout(model: "nn.Module", seed: int, number: int) -> Iterator[N
 
 
 def _features(module: "nn.Module") -> int | None:
-    """The axis of a dropout module's features; None if the module is none or never drops."""
+    """Return the axis of a dropout module's features; None if the module is none or never drops."""
     from torch import nn
 
     if isinstance(module, nn.Dropout):
@@ -80,7 +80,7 @@ def _features(module: "nn.Module") -> int | None:
 def _dropper(
     rate: float, axis: int, seed: int, number: int, name: str
 ) -> Callable[[Any, Any, "Tensor"], "Tensor"]:
-    """A forward hook that drops the same features at every call."""
+    """Return a forward hook that drops the same features at every call."""
     masks: dict[int, Tensor] = {}
 
     def mask(output: "Tensor") -> "Tensor":
@@ -102,7 +102,7 @@ def _dropper(
 
 
 def _holds_distributions(output: "Tensor") -> bool:
-    """Whether the last axis holds distributions, as attention probabilities do."""
+    """Return whether the last axis holds distributions, as attention probabilities do."""
     if output.ndim < 3 or output.numel() == 0 or bool((output < 0).any()):
         return False
     sums = output.float().sum(dim=-1)

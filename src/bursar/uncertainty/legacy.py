@@ -16,7 +16,7 @@ from bursar.uncertainty.entropy import entropies
 def legacy(
     samples: Any, steps: int = 10, draws: int = 500, rng: np.random.Generator | None = None
 ) -> float:
-    """The score of a mini-batch that the code of Fang and Alqatari (2020) computed.
+    """Return the score of a mini-batch that the code of Fang and Alqatari (2020) computed.
 
     It is no mutual information, and not BatchBALD. Examples are taken greedily, the first by its
     BALD, each further one c by H(taken, c) - E H(c | w): the joint entropy, less the conditional

@@ -24,7 +24,7 @@ LEGACY_GROUP = 128
 
 
 def measure(samples: Any, score: Score = "bald", residual: float = 1.0) -> float:
-    """The mean uncertainty of a task's examples, in nats an example.
+    """Return the mean uncertainty of a task's examples, in nats an example.
 
     Args:
         samples: one prediction a pass and example, shape `(passes, examples, classes)`; one class
@@ -48,7 +48,7 @@ def measure(samples: Any, score: Score = "bald", residual: float = 1.0) -> float
 def measure_batches(
     batches: Iterable[Samples], score: Score = "bald", residual: float = 1.0
 ) -> float:
-    """The same as `measure` of all batches end to end, without keeping them.
+    """Return the same as `measure` of all batches end to end, without keeping them.
 
     Args:
         batches: samples as `measure` takes them, each with some of the examples.

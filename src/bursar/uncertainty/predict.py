@@ -22,7 +22,7 @@ def predictive_samples(
     passes: int,
     seed: int,
 ) -> NDArray[np.float64]:
-    """What the model predicts for each example under each of several dropout masks.
+    """Return what the model predicts for each example under each of several dropout masks.
 
     Args:
         model: the module whose dropout is drawn.

@@ -86,7 +86,7 @@ class AlphaVIL(Weighting):
 
     @classmethod
     def paper(cls, tasks: Sequence[str], target: str, **options: Any) -> Self:
-        """The paper to the letter, as far as it goes.
+        """Return the paper to the letter, as far as it goes.
 
         >>> AlphaVIL.paper(["left", "right"], "left").weights_on
         'loss'
@@ -95,7 +95,7 @@ class AlphaVIL(Weighting):
         return cls(tasks, target, **{**stated, **options})
 
     def weights(self) -> Floats:
-        """The weight of each task, shape `(tasks,)`."""
+        """Return the weight of each task, shape `(tasks,)`."""
         return self._weights.copy()
 
     def round(self) -> Conversation:
@@ -123,7 +123,7 @@ class AlphaVIL(Weighting):
         )
 
     def _lever(self) -> tuple[Lever, tuple[float, ...]]:
-        """How α moves the coefficients, and the factor on each task's loss."""
+        """Return how α moves the coefficients, and the factor on each task's loss."""
         ones = np.ones(len(self.tasks))
         shares = np.array(normalised(self._weights))
         if self.weights_on == "loss":

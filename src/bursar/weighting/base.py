@@ -71,10 +71,10 @@ class Worker(Protocol):
         """Train jointly from the base, up to the candidate."""
 
     def slope(self, request: "DevSlope") -> Slope:
-        """The target's dev loss and its gradient at base + Σ cᵢ δᵢ."""
+        """Return the target's dev loss and its gradient at base + Σ cᵢ δᵢ."""
 
     def loss(self, request: "DevLoss") -> float:
-        """The target's dev loss at base + Σ cᵢ δᵢ."""
+        """Return the target's dev loss at base + Σ cᵢ δᵢ."""
 
     def mix(self, request: "Mix") -> None:
         """Make base + Σ cᵢ δᵢ the base."""
@@ -88,7 +88,7 @@ class Request(ABC):
 
     @abstractmethod
     def by(self, worker: Worker) -> Any:
-        """The worker's answer."""
+        """Return the worker's answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Separate(Request):
     scored: bool = False
 
     def by(self, worker: Worker) -> Separated:
-        """The worker's answer."""
+        """Return the worker's answer."""
         return worker.separate(self)
 
 
@@ -127,7 +127,7 @@ class Together(Request):
     fresh: bool = False
 
     def by(self, worker: Worker) -> JointResult:
-        """The worker's answer."""
+        """Return the worker's answer."""
         return worker.together(self)
 
 
@@ -146,7 +146,7 @@ class DevSlope(Request):
     turn: int = 0
 
     def by(self, worker: Worker) -> Slope:
-        """The worker's answer."""
+        """Return the worker's answer."""
         return worker.slope(self)
 
 
@@ -157,7 +157,7 @@ class DevLoss(Request):
     coefficients: tuple[float, ...]
 
     def by(self, worker: Worker) -> float:
-        """The worker's answer."""
+        """Return the worker's answer."""
         return worker.loss(self)
 
 
@@ -231,7 +231,7 @@ class Weighting(ABC):
 
     @classmethod
     def for_run(cls, info: RunInfo, **options: Any) -> Self:
-        """The weighting that a run file means."""
+        """Return the weighting that a run file means."""
         return cls(info.tasks, **options)
 
     @property
@@ -246,11 +246,11 @@ class Weighting(ABC):
 
     @abstractmethod
     def weights(self) -> Floats:
-        """The weight of each task, shape `(tasks,)`."""
+        """Return the weight of each task, shape `(tasks,)`."""
 
     @abstractmethod
     def round(self) -> Conversation:
-        """The next round: yields requests, is sent their answers, returns a report."""
+        """Return the next round: yields requests, is sent their answers, returns a report."""
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes over time, as JSON-able values."""
@@ -270,7 +270,7 @@ class Weighting(ABC):
         """The counterpart of `_state`."""
 
     def named(self, values: Floats) -> dict[str, float]:
-        """An array over the tasks as a mapping from their names."""
+        """Return an array over the tasks as a mapping from their names."""
         return dict(zip(self._tasks, values.tolist(), strict=True))
 
     def __repr__(self) -> str:
@@ -281,7 +281,7 @@ class Weighting(ABC):
 
 
 def play(weighting: Weighting, worker: Worker) -> Report:
-    """One round: the worker answers the weighting's requests until it has decided."""
+    """Return one round: the worker answers the weighting's requests until it has decided."""
     conversation = weighting.round()
     answer: Any = None
     while True:

@@ -66,7 +66,7 @@ class DIW(Weighting):
         self._previous = -math.inf
 
     def weights(self) -> Floats:
-        """The weight of each task, shape `(tasks,)`."""
+        """Return the weight of each task, shape `(tasks,)`."""
         return self._weights.copy()
 
     def round(self) -> Conversation:

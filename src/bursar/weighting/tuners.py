@@ -26,7 +26,7 @@ class Lever:
     unit: Floats
 
     def coefficients(self, alphas: Floats) -> tuple[float, ...]:
-        """The coefficients that these α mean."""
+        """Return the coefficients that these α mean."""
         return tuple((self.base + self.unit * (alphas - 1)).tolist())
 
     def gradient(self, slope: Slope) -> Floats:
@@ -68,7 +68,7 @@ class Descent(Tuner):
     batch: int | None = None
 
     def turns(self, dev: int) -> int:
-        """How many steps a round takes with this many dev examples."""
+        """Return how many steps a round takes with this many dev examples."""
         return self.steps
 
     def tune(self, lever: Lever, alphas: Floats, dev: int) -> Tuning:
@@ -144,7 +144,7 @@ class ClosedForm(Tuner):
     def _search(
         self, lever: Lever, alphas: Floats, step: Floats, loss: float, descent: float
     ) -> Generator[Request, Any, float]:
-        """The step length by Armijo's rule; 0 if there is none."""
+        """Yield the step length by Armijo's rule; 0 if there is none."""
         if descent >= 0:
             return 0.0
         for length in 0.5 ** np.arange(self.halvings + 1):
@@ -155,7 +155,7 @@ class ClosedForm(Tuner):
 
 
 def tuner_of(spec: Tuner | str | Mapping[str, Any]) -> Tuner:
-    """The tuner that a run file means: a name, or a name with arguments.
+    """Return the tuner that a run file means: a name, or a name with arguments.
 
     >>> tuner_of({"name": "descent", "steps": 5})
     Descent(steps=5, lr=0.005, momentum=0.5, batch=None)
@@ -186,7 +186,7 @@ def newton_step(hessian: Floats, gradient: Floats, reach: float, flat: float) ->
 
 
 def _damping(sizes: Floats, along: Floats, reach: float) -> float:
-    """The least μ ≥ 0 with |along / (sizes + μ)| ≤ reach, by bisection."""
+    """Return the least μ ≥ 0 with |along / (sizes + μ)| ≤ reach, by bisection."""
     if np.linalg.norm(along / sizes) <= reach:
         return 0.0
     low, high = 0.0, float(np.linalg.norm(along)) / reach

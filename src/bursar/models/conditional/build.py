@@ -112,7 +112,7 @@ def _alignment(
 def _layer(
     encoder: PreTrainedModel, spec: ConditionalSpec, number: int, seed: int
 ) -> ConditionalLayer:
-    """The conditional modules of one layer, where the paper has them.
+    """Return the conditional modules of one layer, where the paper has them.
 
     Attention biases are in all layers, conditional norms in the upper half, and the bottleneck is
     in the last layer or, with a side stream, beside every layer.

@@ -69,7 +69,7 @@ def load(folder: Path) -> ConditionalEncoder:
 
 
 def _added(conditioned: ConditionalEncoder) -> dict[str, Tensor]:
-    """The weights that the pretrained encoder did not have."""
+    """Return the weights that the pretrained encoder did not have."""
     state = conditioned.state_dict()
     return {name: t.contiguous() for name, t in state.items() if not name.startswith(_ENCODER)}
 
@@ -94,7 +94,7 @@ def _about(folder: Path) -> tuple[list[str], dict[str, Any]]:
 
 
 def _encoder(folder: Path) -> PreTrainedModel:
-    """The pretrained part, all of its weights from the folder."""
+    """Return the pretrained part, all of its weights from the folder."""
     with quiet():
         try:
             config = AutoConfig.from_pretrained(folder, trust_remote_code=False)

@@ -84,7 +84,7 @@ def stays(conditioned: ConditionalEncoder) -> tuple[str, ...]:
 
 @torch.no_grad()
 def _folded(conditioned: ConditionalEncoder, task: str) -> PreTrainedModel:
-    """The encoder with everything folded that can be."""
+    """Return the encoder with everything folded that can be."""
     plain = copy.deepcopy(conditioned.encoder)
     code = conditioned.task_embeddings.row(task)
     if isinstance(conditioned.alignment, DiagonalAlignment):

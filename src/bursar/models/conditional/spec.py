@@ -71,7 +71,7 @@ class ConditionalSpec(BaseModel):
         return self
 
     def layers_frozen(self, layers: int) -> int:
-        """How many of an encoder's layers are frozen; a share is rounded down.
+        """Return how many of an encoder's layers are frozen; a share is rounded down.
 
         >>> [ConditionalSpec(freeze=freeze).layers_frozen(12) for freeze in (0.5, 2)]
         [6, 2]
@@ -82,7 +82,7 @@ class ConditionalSpec(BaseModel):
         return count
 
     def side_stream(self, layers: int) -> bool:
-        """Whether bottlenecks stand beside every layer of an encoder with so many layers.
+        """Return whether bottlenecks stand beside every layer of an encoder with so many layers.
 
         >>> ConditionalSpec().side_stream(12), ConditionalSpec().side_stream(24)
         (False, True)

@@ -11,7 +11,7 @@ from bursar.report.timeline import Series, dev_scores_of, run_scores
 
 
 def dev_scores(history: History, kept: int | None = None) -> Any:
-    """Each task's dev score over the budget, and their mean.
+    """Return each task's dev score over the budget, and their mean.
 
     Args:
         history: of the run.

@@ -35,7 +35,7 @@ def score_bands(runs: Mapping[str, Sequence[History]]) -> Any:
 
 
 def common_scores(histories: Sequence[History]) -> tuple[Floats, Floats]:
-    """The steps at which all runs were scored, and the scores, shape `(runs, steps)`."""
+    """Return the steps at which all runs were scored, and the scores, shape `(runs, steps)`."""
     tables = [
         {record.step: record.score for record in history.evaluations} for history in histories
     ]

@@ -9,7 +9,7 @@ from bursar.studies.autosem import Search, Tried
 
 
 def search_history(found: Search) -> Any:
-    """The value of each trial, the best so far, and what the primary reaches alone.
+    """Return the value of each trial, the best so far, and what the primary reaches alone.
 
     Args:
         found: the trials of a search.

@@ -47,7 +47,7 @@ class Listed:
 
 
 def find(name: str, data: Path | None = None) -> Task:
-    """The task of this name.
+    """Return the task of this name.
 
     Args:
         name: for example `glue/rte` or `digits/left`, in any letter case.
@@ -81,7 +81,7 @@ def _entry(name: str) -> Entry:
 
 
 def listing(data: Path | None = None) -> list[Listed]:
-    """Every task of the catalogue, with what was found on disk."""
+    """Return every task of the catalogue, with what was found on disk."""
     root = _root(data)
     return [_listed(entry, root) for entry in ENTRIES]
 

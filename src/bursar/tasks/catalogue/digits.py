@@ -32,15 +32,15 @@ class DigitsEntry:
         return (ACCURACY,)
 
     def task(self, root: Path | None) -> Task:
-        """The task."""
+        """Return the task."""
         return digits.digits(self.question)
 
     def late(self, root: Path | None) -> Task:
-        """The task."""
+        """Return the task."""
         return self.task(root)
 
     def found(self, root: Path | None) -> Mapping[str, str]:
-        """Every split, without a file."""
+        """Return every split, without a file."""
         return dict.fromkeys(digits.IMAGES, "built in")
 
 

@@ -34,13 +34,13 @@ class Entry(Protocol):
         """Its score is their mean."""
 
     def task(self, root: Path | None) -> Task:
-        """The task, or one sentence about the file that is missing."""
+        """Return the task, or one sentence about the file that is missing."""
 
     def late(self, root: Path | None) -> Task:
         """The task of a trained model: a file that is missing is complained of when it is read."""
 
     def found(self, root: Path | None) -> Mapping[str, str]:
-        """The file of each split that is there."""
+        """Return the file of each split that is there."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,12 @@ class Layout:
     unlabelled: frozenset[str] = KEPT_SECRET
 
     def sources(self, root: Path) -> dict[str, FileSource]:
-        """The splits whose files are there."""
+        """Return the splits whose files are there."""
         paths = ((split, self.path(root, split)) for split in self.files)
         return {split: self._source(split, path) for split, path in paths if path}
 
     def path(self, root: Path, split: str) -> Path | None:
-        """The file of a split, if it is there."""
+        """Return the file of a split, if it is there."""
         for folder in self.folders:
             for name in (self.files[split], f"{self.files[split]}.gz"):
                 found = spelled(root, f"{folder}/{name}")
@@ -101,7 +101,7 @@ class FilesEntry:
     layouts: tuple[Layout, ...]
 
     def task(self, root: Path | None) -> Task:
-        """The task, or one sentence about the file that is missing."""
+        """Return the task, or one sentence about the file that is missing."""
         folder = needs_root(self.name, root)
         sources = self._sources(folder)
         for split in ("train", "dev"):
@@ -128,7 +128,7 @@ class FilesEntry:
         return sources[split]
 
     def found(self, root: Path | None) -> Mapping[str, str]:
-        """The file of each split that is there."""
+        """Return the file of each split that is there."""
         sources = self._sources(root) if root else {}
         return {split: str(source.path) for split, source in sources.items()}
 
@@ -144,7 +144,7 @@ class FilesEntry:
 
 
 def needs_root(name: str, root: Path | None) -> Path:
-    """The data folder, or one sentence about how to name it."""
+    """Return the data folder, or one sentence about how to name it."""
     if root is None:
         raise UserError(
             f"task {name}: its files are looked for in the folder that --data or the environment "
@@ -156,7 +156,7 @@ def needs_root(name: str, root: Path | None) -> Path:
 
 
 def spelled(root: Path, path: str) -> Path | None:
-    """A file or folder under a root, whichever way its letters and hyphens are spelled."""
+    """Return a file or folder under a root, whichever way its letters and hyphens are spelled."""
     found = root
     for part in path.split("/"):
         if part != ".":
@@ -175,7 +175,7 @@ def _matches(folder: Path, part: str) -> Iterator[Path]:
 
 
 def plain(name: str) -> str:
-    """A name without what its spellings differ in.
+    """Return a name without what its spellings differ in.
 
     >>> plain("SST-2") == plain("sst2")
     True

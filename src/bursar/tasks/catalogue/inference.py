@@ -23,12 +23,12 @@ def _layout(names: str, reader: Reader, shape: Texts, folders: tuple[str, ...]) 
 
 
 def _snli(names: str, reader: Reader, shape: Texts, *others: str) -> Layout:
-    """A distribution of SNLI, whose own splits share no premise."""
+    """Return a distribution of SNLI, whose own splits share no premise."""
     return _layout(names, reader, replace(shape, passage=shape.text), ("snli", *others))
 
 
 def _scitail(names: str, reader: Reader, shape: Texts, *others: str) -> Layout:
-    """A distribution of SciTail, whose own splits share no hypothesis."""
+    """Return a distribution of SciTail, whose own splits share no hypothesis."""
     return _layout(names, reader, replace(shape, passage=shape.pair), ("scitail", *others))
 
 

@@ -40,7 +40,7 @@ class MultiMnistEntry:
         return (ACCURACY,)
 
     def task(self, root: Path | None) -> Task:
-        """The task, or one sentence about the file that is missing."""
+        """Return the task, or one sentence about the file that is missing."""
         sources = self._sources(needs_root(self.name, root))
         if "train" not in sources:
             path = Path(str(root), FOLDERS[0], IMAGES.format("train"))
@@ -59,7 +59,7 @@ class MultiMnistEntry:
         return self.task(root).split(split)
 
     def found(self, root: Path | None) -> Mapping[str, str]:
-        """The file of each split that is there."""
+        """Return the file of each split that is there."""
         sources = self._sources(root) if root else {}
         return {split: source.where for split, source in sources.items()}
 

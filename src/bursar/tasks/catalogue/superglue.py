@@ -36,11 +36,11 @@ class Wic:
     skips = False
 
     def without_labels(self) -> "Wic":
-        """The same shape for a split whose labels are not published."""
+        """Return the same shape for a split whose labels are not published."""
         return replace(self, labelled=False)
 
     def rows(self, record: Record) -> Iterator[TextRow]:
-        """The row that a record holds."""
+        """Yield the row that a record holds."""
         yield TextRow(
             at=record.at,
             text=record.text("sentence1"),
@@ -63,11 +63,11 @@ class Wsc:
     skips = False
 
     def without_labels(self) -> "Wsc":
-        """The same shape for a split whose labels are not published."""
+        """Return the same shape for a split whose labels are not published."""
         return replace(self, labelled=False)
 
     def rows(self, record: Record) -> Iterator[TextRow]:
-        """The row that a record holds."""
+        """Yield the row that a record holds."""
         text, target = record.text("text"), record.inner("target")
         yield TextRow(
             at=record.at,
@@ -91,11 +91,11 @@ class MultiRC:
     skips = False
 
     def without_labels(self) -> "MultiRC":
-        """The same shape for a split whose labels are not published."""
+        """Return the same shape for a split whose labels are not published."""
         return replace(self, labelled=False)
 
     def rows(self, record: Record) -> Iterator[TextRow]:
-        """The rows that a passage holds."""
+        """Yield the rows that a passage holds."""
         passage = record.inner("passage")
         text = passage.text("text")
         for question in passage.inners("questions"):
@@ -120,11 +120,11 @@ class Copa:
     skips = False
 
     def without_labels(self) -> "Copa":
-        """The same shape for a split whose labels are not published."""
+        """Return the same shape for a split whose labels are not published."""
         return replace(self, labelled=False)
 
     def rows(self, record: Record) -> Iterator[ChoiceRow]:
-        """The row that a record holds."""
+        """Yield the row that a record holds."""
         asked = record.text("question")
         if asked not in ASKED:
             raise record.error(f"column 'question' holds {brief(asked)}, expected cause or effect")
@@ -154,11 +154,11 @@ class ReCoRD:
         return self.labelled
 
     def without_labels(self) -> "ReCoRD":
-        """The same shape for a split whose answers are not published."""
+        """Return the same shape for a split whose answers are not published."""
         return replace(self, labelled=False)
 
     def rows(self, record: Record) -> Iterator[ChoiceRow | Skip]:
-        """The rows that a passage holds."""
+        """Yield the rows that a passage holds."""
         passage = record.inner("passage")
         text = passage.text("text")
         entities = [_entity(entity, text) for entity in passage.inners("entities")]
@@ -188,7 +188,7 @@ class ReCoRD:
 
 
 def _entity(entity: Record, text: str) -> str:
-    """The name of an entity; the format's spans include their last character."""
+    """Return the name of an entity; the format's spans include their last character."""
     start, last = _place(entity, "start"), _place(entity, "end")
     if not start <= last < len(text):
         raise entity.error(f"no entity {start} to {last} in a text of {len(text)} characters")

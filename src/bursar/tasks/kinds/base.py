@@ -119,7 +119,7 @@ class Kind(ABC):
         return self
 
     def unlabelled(self, split: "Encoded") -> NDArray[np.bool_]:
-        """Which items have no label, shape `(items,)`."""
+        """Return which items have no label, shape `(items,)`."""
         labels = split.dense["labels"].reshape(len(split), -1)
         missing = labels < 0 if labels.dtype.kind == "i" else np.isnan(labels)
         return np.asarray(missing.any(axis=1))
@@ -133,7 +133,7 @@ class Kind(ABC):
 
     @abstractmethod
     def distribution(self, logits: "Tensor", batch: Mapping[str, "Tensor"]) -> "Tensor":
-        """The predictive distribution of each decision, shape `(decisions, classes)`.
+        """Return the predictive distribution of each decision, shape `(decisions, classes)`.
 
         Where decisions differ in how many classes they have, those that one does not have get a
         probability of 0. A regression gives its means in units of the label's spread, shape
@@ -148,7 +148,7 @@ class Kind(ABC):
 
     @abstractmethod
     def predictions(self, logits: "Tensor", batch: Mapping[str, "Tensor"]) -> list[Any]:
-        """One raw prediction an item; `score` and `answers` know what to make of them."""
+        """Return one raw prediction an item; `score` and `answers` know what to make of them."""
 
     @abstractmethod
     def scored(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> Scored:
@@ -169,7 +169,7 @@ class Kind(ABC):
         """What predicting without looking earns: the majority class, the mean; None if unknown."""
 
     def columns_spec(self) -> dict[str, Any]:
-        """What of the spec decides the columns: all but what `fit` finds."""
+        """Return what of the spec decides the columns: all but what `fit` finds."""
         return self.spec()
 
     def spec(self) -> dict[str, Any]:

@@ -83,7 +83,7 @@ class Choose(Kind):
         return _by_item(logits, batch).softmax(-1)
 
     def predictions(self, logits: "Tensor", batch: Mapping[str, "Tensor"]) -> list[Any]:
-        """The probabilities of each item's choices, and zeros after them."""
+        """Return the probabilities of each item's choices, and zeros after them."""
         return list(self.distribution(logits, batch).cpu().numpy())
 
     def scored(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> Scored:
@@ -91,17 +91,17 @@ class Choose(Kind):
         return _beside([int(np.argmax(p)) for p in raw], rows)
 
     def answers(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> list[Any]:
-        """The place of each choice, from 0, or its name where it has one."""
+        """Return the place of each choice, from 0, or its name where it has one."""
         return list(_beside([int(np.argmax(p)) for p in raw], rows).predicted)
 
     def probabilities(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> list[Any]:
-        """The probability of each choice of a row, in their order."""
+        """Return the probability of each choice of a row, in their order."""
         assert split.sequences is not None
         counts = np.diff(split.sequences).tolist()
         return [p[:count].tolist() for p, count in zip(raw, counts, strict=True)]
 
     def baseline(self, train: "Encoded", split: "Encoded", rows: Iterator[Row]) -> Scored:
-        """The place that is most often right in the training split, or a row's last one."""
+        """Return the place that is most often right in the training split, or a row's last one."""
         most = int(np.bincount(train.dense["labels"]).argmax())
         assert split.sequences is not None
         return _beside(np.minimum(most, np.diff(split.sequences) - 1).tolist(), rows)

@@ -105,7 +105,7 @@ class Classify(Kind):
         return logits.float().softmax(-1)
 
     def predictions(self, logits: "Tensor", batch: Mapping[str, "Tensor"]) -> list[Any]:
-        """The probabilities of each item."""
+        """Return the probabilities of each item."""
         return list(self.distribution(logits, batch).cpu().numpy())
 
     def scored(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> Scored:
@@ -117,11 +117,11 @@ class Classify(Kind):
         return [self.labels[int(np.argmax(p))] for p in raw]
 
     def probabilities(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> list[Any]:
-        """The probability of each class by its name."""
+        """Return the probability of each class by its name."""
         return [dict(zip(self.labels, p.tolist(), strict=True)) for p in raw]
 
     def baseline(self, train: "Encoded", split: "Encoded", rows: Iterator[Row]) -> Scored:
-        """The most frequent class of the training split."""
+        """Return the most frequent class of the training split."""
         most = int(np.bincount(train.dense["labels"]).argmax())
         return self._beside([most] * len(split), split)
 

@@ -104,11 +104,11 @@ class MultiLabel(Kind):
         return torch.stack([-yes, yes], dim=-1).sigmoid()
 
     def owners(self, batch: Mapping[str, "Tensor"]) -> "Tensor":
-        """Each item has a decision for every class."""
+        """Return each item has a decision for every class."""
         return super().owners(batch).repeat_interleave(len(self.labels))
 
     def predictions(self, logits: "Tensor", batch: Mapping[str, "Tensor"]) -> list[Any]:
-        """The probability of each class."""
+        """Return the probability of each class."""
         return list(logits.float().sigmoid().cpu().numpy())
 
     def scored(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> Scored:
@@ -116,15 +116,15 @@ class MultiLabel(Kind):
         return self._beside(self.answers(raw, split, rows), split)
 
     def answers(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> list[Any]:
-        """The names of all classes that are more likely than not."""
+        """Return the names of all classes that are more likely than not."""
         return [self._names(p > 0.5) for p in raw]
 
     def probabilities(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> list[Any]:
-        """The probability of each class by its name; they do not sum to 1."""
+        """Return the probability of each class by its name; they do not sum to 1."""
         return [dict(zip(self.labels, p.tolist(), strict=True)) for p in raw]
 
     def baseline(self, train: "Encoded", split: "Encoded", rows: Iterator[Row]) -> Scored:
-        """The classes that apply to more than half of the training split."""
+        """Return the classes that apply to more than half of the training split."""
         usual = self._names(train.dense["labels"].mean(axis=0) > 0.5)
         return self._beside([usual] * len(split), split)
 

@@ -71,11 +71,11 @@ class Regress(Kind):
         return 0.5 * (logits.float().squeeze(-1) - target).square().mean()
 
     def distribution(self, logits: "Tensor", batch: Mapping[str, "Tensor"]) -> "Tensor":
-        """The mean of the predictive Gaussian, whose variance is 1."""
+        """Return the mean of the predictive Gaussian, whose variance is 1."""
         return logits.float()
 
     def predictions(self, logits: "Tensor", batch: Mapping[str, "Tensor"]) -> list[Any]:
-        """The number, in the label's own unit."""
+        """Return the number, in the label's own unit."""
         numbers = logits.float().squeeze(-1) * self.scale + self.mean
         return list(numbers.cpu().double().numpy())
 
@@ -88,12 +88,12 @@ class Regress(Kind):
         return [float(number) for number in raw]
 
     def baseline(self, train: "Encoded", split: "Encoded", rows: Iterator[Row]) -> Scored:
-        """The mean of the training split."""
+        """Return the mean of the training split."""
         mean = float(np.mean(train.dense["labels"]))
         return Scored([mean] * len(split), split.dense["labels"].tolist())
 
     def columns_spec(self) -> dict[str, Any]:
-        """The name alone: labels are kept in their own unit."""
+        """Return the name alone: labels are kept in their own unit."""
         return {"kind": self.path()}
 
 

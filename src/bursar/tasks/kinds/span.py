@@ -165,7 +165,7 @@ class Span(Kind):
         return list(self._beside(raw, split, rows).predicted)
 
     def probabilities(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> list[Any]:
-        """The probability of the answer in its window."""
+        """Return the probability of the answer in its window."""
         return [self._certainty(windows, raw) for windows in _by_row(split)]
 
     def _certainty(self, windows: NDArray[np.int64], raw: Sequence[Any]) -> float:
@@ -186,7 +186,7 @@ class Span(Kind):
     def _characters(
         self, windows: NDArray[np.int64], raw: Sequence[Any], split: "Encoded"
     ) -> tuple[int, int]:
-        """Where a row's answer stands in its context; `(0, 0)` if there is none."""
+        """Return where a row's answer stands in its context; `(0, 0)` if there is none."""
         best = max(windows, key=lambda window: float(raw[window][2]))
         first, last, score, _ = raw[best]
         nowhere = min(float(raw[window][3]) for window in windows)
@@ -261,6 +261,6 @@ def _candidates(logits: "Tensor", batch: Mapping[str, "Tensor"]) -> "tuple[Tenso
 
 
 def _by_row(split: "Encoded") -> list[NDArray[np.int64]]:
-    """The windows of each row, in order."""
+    """Return the windows of each row, in order."""
     borders = np.flatnonzero(np.diff(split.dense["row"])) + 1
     return np.split(np.arange(len(split)), borders)

@@ -127,11 +127,11 @@ class Tag(Kind):
         return logits[batch["tags"] >= 0].float().softmax(-1)
 
     def owners(self, batch: Mapping[str, "Tensor"]) -> "Tensor":
-        """Each word is a decision."""
+        """Return each word is a decision."""
         return (batch["tags"] >= 0).nonzero()[:, 0]
 
     def predictions(self, logits: "Tensor", batch: Mapping[str, "Tensor"]) -> list[Any]:
-        """The most likely tag of every token, as numbers."""
+        """Return the most likely tag of every token, as numbers."""
         return list(logits.argmax(-1).cpu().numpy())
 
     def scored(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> Scored:
@@ -157,7 +157,7 @@ class Tag(Kind):
         return names
 
     def baseline(self, train: "Encoded", split: "Encoded", rows: Iterator[Row]) -> Scored:
-        """The most frequent tag of the training split for every word."""
+        """Return the most frequent tag of the training split for every word."""
         usual = self.fit(train).frequent
         expected = _expected(rows)
         return Scored([[usual] * len(tags) for tags in expected], expected)

@@ -21,7 +21,7 @@ RowT = TypeVar("RowT", bound=Row)
 
 
 def only(rows: Sequence[Row], form: type[RowT], where: str) -> list[RowT]:
-    """The rows, all of which have to be of this form."""
+    """Return the rows, all of which have to be of this form."""
     for row in rows:
         if not isinstance(row, form):
             raise UserError(
@@ -59,7 +59,7 @@ def _labels_of(row: Row) -> tuple[str, ...]:
 
 
 def reader(tokenizer: "Tokenizer | None", where: str) -> "Tokenizer":
-    """The tokenizer, which texts cannot do without."""
+    """Return the tokenizer, which texts cannot do without."""
     if tokenizer is None:
         raise UserError(f"{where}: these are texts, but the model reads images")
     return tokenizer
@@ -68,7 +68,7 @@ def reader(tokenizer: "Tokenizer | None", where: str) -> "Tokenizer":
 def numbers_of(
     names: Sequence[str], labels: Sequence[str], what: str, row: Row, where: str
 ) -> list[int]:
-    """The places of these names among the labels; a complaint calls one `what`."""
+    """Return the places of these names among the labels; a complaint calls one `what`."""
     for name in names:
         if name not in labels:
             raise UserError(
@@ -106,7 +106,7 @@ def cut(encodings: Sequence["Encoding"], tokenizer: "Tokenizer") -> NDArray[np.b
 
 
 def seconds(encodings: Sequence["Encoding"]) -> NDArray[np.int32]:
-    """Where the second text starts in each sequence; 0 where there is none."""
+    """Return where the second text starts in each sequence; 0 where there is none."""
     return np.array([_second(encoding) for encoding in encodings], dtype=np.int32)
 
 

@@ -18,7 +18,7 @@ class Conll:
     """
 
     def records(self, path: Path) -> Iterator[Record]:
-        """The records of a file in order, read as they are asked for."""
+        """Yield the records of a file in order, read as they are asked for."""
         for blank, group in groupby(lines(path), key=lambda numbered: not numbered[1].strip()):
             if not blank:
                 yield _sentence(path, list(group))

@@ -22,7 +22,7 @@ class Csv:
     delimiter: str = ","
 
     def records(self, path: Path) -> Iterator[Record]:
-        """The records of a file in order, read as they are asked for."""
+        """Yield the records of a file in order, read as they are asked for."""
         numbered = _rows(path, self.delimiter)
         names = header(path, next(numbered, (1, [""]))[1])
         for at, fields in numbered:

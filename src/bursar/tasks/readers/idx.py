@@ -13,7 +13,7 @@ UNSIGNED_BYTES = b"\x00\x00\x08"
 
 
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
-    """The array of bytes that an IDX file holds, gzipped or plain.
+    """Return the array of bytes that an IDX file holds, gzipped or plain.
 
     Args:
         path: the file.

@@ -16,14 +16,14 @@ class Jsonl:
     """Reads one JSON mapping a line; blank lines hold no record."""
 
     def records(self, path: Path) -> Iterator[Record]:
-        """The records of a file in order, read as they are asked for."""
+        """Yield the records of a file in order, read as they are asked for."""
         for at, line in lines(path):
             if line.strip():
                 yield Record(str(path), at, mapping(line, f"{path}, row {at}"))
 
 
 def mapping(text: str, place: str) -> dict[str, Any]:
-    """The JSON mapping that a text holds; a complaint names the place."""
+    """Return the JSON mapping that a text holds; a complaint names the place."""
     value = parsed(text, place)
     if not isinstance(value, dict):
         raise UserError(f"{place}: expected a JSON mapping, found {brief(value)}.")
@@ -31,7 +31,7 @@ def mapping(text: str, place: str) -> dict[str, Any]:
 
 
 def parsed(text: str, place: str) -> Any:
-    """The JSON value that a text holds; a complaint names the place."""
+    """Return the JSON value that a text holds; a complaint names the place."""
     try:
         value = json.loads(text)
         if "\\ud" in text or "\\uD" in text:

@@ -19,7 +19,7 @@ LONGEST_LINE = 2**26
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """A file's bytes, unpacked if it is gzipped, whatever its name says."""
+    """Give a file's bytes, unpacked if it is gzipped, whatever its name says."""
     with raw(path) as file:
         if file.peek(2)[:2] == GZIP_MAGIC:
             with gzip.GzipFile(fileobj=file) as unpacked:
@@ -29,7 +29,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def raw(path: Path) -> BufferedReader:
-    """A file's bytes as they lie on disk."""
+    """Return a file's bytes as they lie on disk."""
     check_regular(path)
     try:
         return path.open("rb")
@@ -53,12 +53,12 @@ def check_regular(path: Path) -> None:
 
 
 def contents(path: Path) -> bytes:
-    """All bytes of a file, for formats that cannot be read piece by piece."""
+    """Return all bytes of a file, for formats that cannot be read piece by piece."""
     return b"".join(blocks(path))
 
 
 def blocks(path: Path) -> Iterator[bytes]:
-    """A file's bytes, unpacked if it is gzipped, in blocks."""
+    """Yield a file's bytes, unpacked if it is gzipped, in blocks."""
     with opened(path) as file:
         try:
             while block := file.read(BLOCK):

@@ -20,7 +20,7 @@ class Mrqa:
     """
 
     def records(self, path: Path) -> Iterator[Record]:
-        """The records of a file in order, read as they are asked for."""
+        """Yield the records of a file in order, read as they are asked for."""
         for line in Jsonl().records(path):
             if "header" not in line.values:
                 for question in line.inners("qas"):

@@ -14,7 +14,7 @@ class Parquet:
     """Reads Parquet tables; needs the extra `parquet`."""
 
     def records(self, path: Path) -> Iterator[Record]:
-        """The records of a file in order, read batch by batch."""
+        """Yield the records of a file in order, read batch by batch."""
         try:
             import pyarrow as pa
             import pyarrow.parquet as pq

@@ -36,35 +36,35 @@ class Record:
             raise self._missing(name) from None
 
     def text(self, name: str) -> str:
-        """The value of a column that must be a text."""
+        """Return the value of a column that must be a text."""
         value = self[name]
         if not isinstance(value, str):
             raise self.error(f"column {name!r} holds {brief(value)}, expected a text")
         return value
 
     def list(self, name: str) -> Sequence[Any]:
-        """The value of a column that must be a list."""
+        """Return the value of a column that must be a list."""
         value = self[name]
         if not isinstance(value, (list, tuple)):
             raise self.error(f"column {name!r} holds {brief(value)}, expected a list")
         return value
 
     def inner(self, name: str) -> "Record":
-        """The value of a column that must be a mapping, as a record of its own."""
+        """Return the value of a column that must be a mapping, as a record of its own."""
         return self.nest(self[name], name)
 
     def inners(self, name: str) -> Iterator["Record"]:
-        """The values of a column that must be a list of mappings."""
+        """Return the values of a column that must be a list of mappings."""
         return (self.nest(value, name) for value in self.list(name))
 
     def nest(self, value: Any, name: str) -> "Record":
-        """A mapping that stands inside this record, as a record at the same place."""
+        """Return a mapping that stands inside this record, as a record at the same place."""
         if not isinstance(value, dict):
             raise self.error(f"column {name!r} holds {brief(value)}, expected a mapping")
         return Record(self.where, self.at, value)
 
     def error(self, complaint: str) -> UserError:
-        """One sentence that names the file and the row."""
+        """Return one sentence that names the file and the row."""
         return UserError(f"{self.where}, row {self.at}: {complaint}.")
 
     def _missing(self, name: str) -> UserError:
@@ -80,7 +80,7 @@ class Reader(Protocol):
     """Reads one format; a frozen dataclass, whose repr says how it reads."""
 
     def records(self, path: Path) -> Iterator[Record]:
-        """The records of a file in order, read as they are asked for."""
+        """Return the records of a file in order, read as they are asked for."""
 
 
 def _listed(names: Iterable[str], most: int = 20) -> str:
@@ -91,7 +91,7 @@ def _listed(names: Iterable[str], most: int = 20) -> str:
 
 
 def brief(value: Any) -> str:
-    """A value as a complaint quotes it, cut where it is long.
+    """Return a value as a complaint quotes it, cut where it is long.
 
     >>> brief("x" * 100)
     "'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx..."

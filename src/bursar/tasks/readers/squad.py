@@ -22,7 +22,7 @@ class Squad:
     """
 
     def records(self, path: Path) -> Iterator[Record]:
-        """The records of a file in order."""
+        """Yield the records of a file in order."""
         document = Record(str(path), 1, mapping(_text(path), str(path)))
         number = count(1)
         for article in document.inners("data"):

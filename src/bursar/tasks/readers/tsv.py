@@ -20,7 +20,7 @@ class Tsv:
     """
 
     def records(self, path: Path) -> Iterator[Record]:
-        """The records of a file in order, read as they are asked for."""
+        """Return the records of a file in order, read as they are asked for."""
         reader: Reader = Csv("\t") if is_quoted(path) else PlainTsv()
         return reader.records(path)
 
@@ -39,7 +39,7 @@ class PlainTsv:
     wide: Literal["error", "cut"] = "error"
 
     def records(self, path: Path) -> Iterator[Record]:
-        """The records of a file in order, read as they are asked for."""
+        """Yield the records of a file in order, read as they are asked for."""
         numbered = ((at, line) for at, line in lines(path) if line.strip("\r "))
         names = self.header
         if names is None:
