@@ -26,9 +26,9 @@ from bursar.studies.target_results import TargetResult, TargetResults, paired, t
 from bursar.training import checkpoints
 from bursar.training.evaluation import baseline
 from bursar.training.folder import CHECKPOINTS, JOURNAL, MODEL, RUN
-from bursar.training.inference import TrainedRun
+from bursar.training.inference import load_run
 from bursar.training.prepare import read_split, resolve, tokenizer_of
-from bursar.training.run import resume, run
+from bursar.training.run import resume_run, run
 
 FILE = Path(__file__).parent.parent / "examples" / "five-nlu.yaml"
 SHARE = 0.25  # the paper's
@@ -66,7 +66,7 @@ def play(config: RunConfig, method: str, targets: Sequence[str], seed: int, fold
     if len(targets) > 1:  # every snapshot may be the best for somebody
         values["checkpoint"] = {"every": 1, "keep": config.budget.rounds}
     if (folder / RUN).exists():
-        resume(folder)
+        resume_run(folder)
     else:
         run(changed(config, values, method), folder)
 
@@ -82,7 +82,7 @@ def best_steps(folder: Path, targets: Sequence[str]) -> dict[str, int]:
 
 def judged(folder: Path, method: str, targets: Sequence[str], seed: int) -> Iterator[TargetResult]:
     rounds = [record for record in read(folder / JOURNAL) if isinstance(record, Round)]
-    trained = TrainedRun.open(folder)
+    trained = load_run(folder)
     for target, step in best_steps(folder, targets).items():
         snapshot = checkpoints.load(folder / CHECKPOINTS / f"step-{step}")
         trained.model.load_state_dict(snapshot.model)
