@@ -1,8 +1,9 @@
 """A primary task and auxiliaries of which one knows whether they help: a test bed for AutoSeM.
 
-All tasks read vectors of the same kind. The primary asks on which side of a boundary a few hidden
-features lie, and has few examples. `shared` asks the same features another question; `permuted` has
-the primary's own question with its answers shuffled; `unrelated` asks about other features.
+All tasks read vectors of normal numbers. Two hidden directions span a plane; the primary asks in
+which half of it a vector falls, and has few examples. `shared` asks which of eight sectors it is;
+`permuted` has the same question with its answers shuffled; `unrelated` asks for the sign of one
+coordinate.
 """
 
 from dataclasses import dataclass
@@ -23,10 +24,9 @@ from bursar.tasks.task import Task
 PRIMARY = "primary"
 AUXILIARIES = ("shared", "permuted", "unrelated")
 INPUTS = 60
-FEATURES = 2
-CLASSES = 2
-BOTTLENECK = 4
-TURN = 0.5
+CLASSES = {"primary": 2, "shared": 8, "permuted": 8, "unrelated": 2}
+WIDTH = 128
+BOTTLENECK = 16
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,15 @@ class Sizes:
 
     Args:
         primary: training examples of the primary.
-        auxiliary: those of each auxiliary.
+        auxiliary: those of `shared` and `unrelated`.
+        permuted: those of `permuted`; a network of this size learns them by heart, over time.
         dev: of each task.
     """
 
     primary: int = 48
     auxiliary: int = 2000
-    dev: int = 500
+    permuted: int = 500
+    dev: int = 1000
 
 
 def auxiliary_tasks(seed: int, sizes: Sizes | None = None) -> list[Task]:
@@ -59,7 +61,8 @@ def auxiliary_tasks(seed: int, sizes: Sizes | None = None) -> list[Task]:
 
 
 def _task(name: str, seed: int, sizes: Sizes) -> Task:
-    count = sizes.primary if name == PRIMARY else sizes.auxiliary
+    counts = {PRIMARY: sizes.primary, "permuted": sizes.permuted}
+    count = counts.get(name, sizes.auxiliary)
     return from_data(
         name,
         train=_examples(name, "train", seed, count),
@@ -70,10 +73,8 @@ def _task(name: str, seed: int, sizes: Sizes) -> Task:
 
 
 def _examples(name: str, split: str, seed: int, count: int) -> torch.utils.data.TensorDataset:
-    # The permuted task has the primary's own pictures of the world, and wrong answers to them.
-    own = PRIMARY if name == "permuted" else name
-    inputs = stream(seed, "auxiliaries", own, split).standard_normal((count, INPUTS))
-    labels = _labels(own, inputs, seed)
+    inputs = stream(seed, "auxiliaries", name, split).standard_normal((count, INPUTS))
+    labels = _labels(name, inputs, seed)
     if name == "permuted":
         labels = stream(seed, "permutation", split).permutation(labels)
     return torch.utils.data.TensorDataset(
@@ -82,11 +83,13 @@ def _examples(name: str, split: str, seed: int, count: int) -> torch.utils.data.
 
 
 def _labels(name: str, inputs: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
-    """Return on which side of the task's line the two hidden features of each input lie."""
-    world = name if name == "unrelated" else PRIMARY
-    features = inputs @ stream(seed, "features", world).standard_normal((INPUTS, FEATURES))
-    angle = stream(seed, "line").uniform(0, 2 * np.pi) + (TURN if name == "shared" else 0.0)
-    return np.asarray(features @ [np.cos(angle), np.sin(angle)] > 0, dtype=np.int64)
+    """Return the sector of the plane of two hidden features that each input falls into."""
+    if name == "unrelated":  # one coordinate tells it: learned at once, and no more to learn
+        return np.asarray(inputs[:, 0] > 0, dtype=np.int64)
+    features = inputs @ stream(seed, "features").standard_normal((INPUTS, 2))
+    turn = stream(seed, "turn").uniform(0, 2 * np.pi)
+    angle = (np.arctan2(features[:, 1], features[:, 0]) + turn) % (2 * np.pi)
+    return np.asarray(angle / (2 * np.pi) * CLASSES[name], dtype=np.int64)
 
 
 def _loss(outputs: Tensor, batch: Any) -> Tensor:
@@ -103,17 +106,17 @@ class SharedNetwork(nn.Module):
 
     Args:
         seed: of the first weights.
-        width: of the hidden layers.
+        width: of the first hidden layer.
     """
 
-    def __init__(self, seed: int, width: int = 32) -> None:
+    def __init__(self, seed: int, width: int = WIDTH) -> None:
         super().__init__()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_for(seed, "network"))
             self.encoder = nn.Sequential(
                 nn.Linear(INPUTS, width), nn.ReLU(), nn.Linear(width, BOTTLENECK), nn.Tanh()
             )
-            heads = {name: nn.Linear(BOTTLENECK, CLASSES) for name in (PRIMARY, *AUXILIARIES)}
+            heads = {name: nn.Linear(BOTTLENECK, classes) for name, classes in CLASSES.items()}
             self.heads = nn.ModuleDict(heads)
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
