@@ -147,10 +147,13 @@ class TrainedRun:
         raw, _ = predict(self.model, known, read, BATCH, self._device)
         answers = known.kind.answers(raw, read.items, read.source.rows())
         certain = known.kind.probabilities(raw, read.items, read.source.rows())
+        names = [getattr(row, "id", "") or str(row.at) for row in read.source.rows()]
+        if not names:  # examples made in Python are not rows of a file
+            names = [str(number) for number in range(1, len(answers) + 1)]
         return [
-            Prediction(getattr(row, "id", "") or str(row.at), answer, probability)
-            for row, answer, probability in zip(
-                read.source.rows(), answers, certain or [None] * len(answers), strict=True
+            Prediction(name, answer, probability)
+            for name, answer, probability in zip(
+                names, answers, certain or [None] * len(answers), strict=True
             )
         ]
 

@@ -56,7 +56,8 @@ class Loader:
         made = self._ahead.pop(task, None)
         batch = self._upcoming(stream) if made is None else made.result()
         stream.advance()
-        self._ahead[task] = self._maker.submit(self._upcoming, stream)
+        if isinstance(stream, ItemStream):  # a loader draws from torch's one random state
+            self._ahead[task] = self._maker.submit(self._upcoming, stream)
         if len(self._ahead) > AHEAD:
             self._ahead.pop(next(iter(self._ahead))).result()
         return to_device(batch, self._device)
