@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-EXAMPLES = sorted((DOCS / "examples").glob("*.py"))
+EXAMPLES = sorted(p for p in (DOCS / "examples").glob("*.py") if not p.stem.startswith("own_"))
 
 
 @pytest.mark.filterwarnings("ignore:.*LeafSpec.* is deprecated:FutureWarning")

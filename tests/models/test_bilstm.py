@@ -48,7 +48,7 @@ def pair(first: list[int], second: list[int], padding: int = 0) -> dict[str, tor
     mask = [1] * len(ids) + [0] * padding
     return {
         "input_ids": torch.tensor([ids + [0] * padding]),
-        "token_type_ids": torch.tensor([types + [0] * padding]),
+        "second_text": torch.tensor([types + [0] * padding]),
         "attention_mask": torch.tensor([mask]),
     }
 
@@ -86,7 +86,7 @@ def test_a_batch_of_pairs_is_equation_1_of_each_pair_alone(encoder: BiLSTMEncode
 
 def test_one_text_alone_has_no_second(encoder: BiLSTMEncoder) -> None:
     inputs = pair([2023, 2003], [])
-    del inputs["token_type_ids"]
+    del inputs["second_text"]
     with torch.no_grad():
         u, v, product, difference = encoder(inputs).pooled.split(16, dim=1)
     assert not v.any()
