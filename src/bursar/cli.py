@@ -461,7 +461,7 @@ def analyse(
     for name, value in facts(found).items():
         out.print(f"{name}: {value}")
     if found.parameters is not None:
-        out.print(str(found.parameters))
+        out.print(str(found.parameters), soft_wrap=True)
     _report(lambda: write_analysis(found, folder, config_of(folder).name))
 
 
@@ -477,7 +477,7 @@ def parameters(file: RunFile, sets: Sets = None) -> None:
 
     config = configs.load(file, sets or ())
     names = [each if isinstance(each, str) else str(each.get("name")) for each in config.tasks]
-    out.print(str(parameters_of(config.model, names)))
+    out.print(str(parameters_of(config.model, names)), soft_wrap=True)
 
 
 @app.command()
