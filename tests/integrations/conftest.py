@@ -16,7 +16,7 @@ from torch import nn
 
 from bursar.mixing import Decisions
 
-STEPS, SAVED, STOPPED = 8, 3, 5
+STEPS, STOPPED = 5, 4
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Case:
         folder: of its files.
         workers: of the loader.
         accumulate: micro-batches of a step.
-        stop: the last step; it saves after step 3 and has 8 in all.
+        stop: the last step; it saves after step 3, and has 5 in all.
         resume: whether it goes on from what was saved.
     """
 
@@ -116,7 +116,7 @@ def on_ranks(work: Callable[[], None], ranks: int = 2) -> None:
     for process in processes:
         process.start()
     for process in processes:
-        process.join(120)
+        process.join(300)
     hung = [process for process in processes if process.exitcode is None]
     for process in hung:
         process.kill()

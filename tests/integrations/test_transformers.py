@@ -10,7 +10,13 @@ import torch
 import transformers
 from datasets import Dataset
 from torch import nn
-from transformers import LlamaConfig, LlamaForCausalLM, TrainingArguments
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    LlamaConfig,
+    LlamaForCausalLM,
+    TrainingArguments,
+)
 
 import bursar
 from bursar.errors import UserError
@@ -216,6 +222,25 @@ def test_a_loss_that_was_divided_by_the_accumulation_is_multiplied(tmp_path: Pat
     )
     made.train()
     assert [step.loss for step in steps(tmp_path)] == pytest.approx(model.seen)
+
+
+def test_a_mean_loss_that_ignores_the_number_of_items_is_left_as_it_is(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 9, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1}
+    config = BertConfig(**sizes, num_attention_heads=2, num_labels=1, problem_type="regression")
+    model = BertForSequenceClassification(config)
+    seen: list[float] = []
+    model.register_forward_hook(lambda _, __, outputs: seen.append(outputs.loss.item()))
+    points = [{"input_ids": [i % 9, 1, 2], "labels": float(i)} for i in range(12)]
+    MixtureTrainer(
+        model,
+        arguments(tmp_path, gradient_accumulation_steps=2, max_steps=3),
+        train_dataset={"a": points, "b": points},
+        policy=bursar.Random(["a", "b"]),
+        decide="batch",
+        journal=tmp_path / "journal.jsonl",
+    ).train()
+    assert [step.loss for step in steps(tmp_path)] == pytest.approx(seen)
 
 
 def test_a_gain_is_the_fall_of_the_loss_on_the_same_batches_under_the_same_dropout(
