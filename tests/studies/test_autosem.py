@@ -1,6 +1,7 @@
 """AutoSeM from stage to stage: what is trained, what is selected, what is said of it."""
 
 import json
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -305,3 +306,8 @@ def test_the_search_finds_that_the_helpful_task_helps(tmp_path: Path) -> None:
     assert result.ratio["shared"] > 0
     assert result.search.alone is not None
     assert result.search.best.value > result.search.alone.value + 0.03
+
+
+def test_tasks_and_models_made_in_python_can_be_sent_to_workers() -> None:
+    sent = pickle.loads(pickle.dumps((auxiliary_tasks(1, SIZES), network(1))))
+    assert [task.name for task in sent[0]] == ["primary", *AUXILIARIES]

@@ -90,11 +90,18 @@ def from_data(
         for split, data in splits.items()
         if data is not None
     }
-    metric = Metric(
-        getattr(score, "__name__", "score").strip("<>"),
-        lambda predicted, expected, groups: float(score(predicted, expected)),
-    )
+    metric = Metric(getattr(score, "__name__", "score").strip("<>"), _Scorer(score))
     return Task(name, PythonKind(loss, distribution), sources, (metric,))
+
+
+@dataclass(frozen=True)
+class _Scorer:
+    """A score of one's own as a metric; a class, so that a task can be sent to other processes."""
+
+    score: Score
+
+    def __call__(self, predicted: Any, expected: Any, groups: Any) -> float:
+        return float(self.score(predicted, expected))
 
 
 def _items(
