@@ -511,3 +511,40 @@ def test_a_pipe_hears_of_a_long_step_only_after_a_while(monkeypatch: pytest.Monk
     for batch in (1, 2, 3):
         lines.working(f"round 1: batch {batch}")
     assert screen.getvalue().splitlines() == ["run: round 1: batch 2"]
+
+
+def test_autosem_says_what_helps_in_what_ratio_and_at_what_price(
+    bursar: Bursar, tmp_path: Path
+) -> None:
+    pytest.importorskip("optuna")
+    pytest.importorskip("botorch")
+    file = write_project(tmp_path)
+    words = ("autosem", file, "--primary", "mood", "--rounds", "4", "--batches", "1")
+    words += ("--trials", "3", "--initial", "2", "--out", tmp_path / "study")
+    said = bursar(*words, "--quiet")
+    assert said.code == 0
+    said = bursar(*words, "--seeds", "1,2")
+    assert said.code == 0
+    assert "utility" in said.out
+    assert "steps were spent" in said.out
+    assert (tmp_path / "study" / "report.html").exists()
+    assert (tmp_path / "study" / "final" / "seed-2" / "model").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--primary", "mod"), "primary: unknown task 'mod'; did you mean 'mood'?"),
+        (("--primary", "mood", "--candidates", "mood"), "candidates: expected at least one task"),
+        (("--primary", "mood", "--candidates", ""), "--candidates: expected at least one value"),
+        (("--primary", "mood", "--storage", "ftp://x"), "storage: expected a URL"),
+    ],
+)
+def test_autosem_refuses_bad_input_in_one_sentence(
+    words: tuple[str, ...], sentence: str, bursar: Bursar, tmp_path: Path
+) -> None:
+    pytest.importorskip("optuna")
+    said = bursar("autosem", write_project(tmp_path), *words, "--out", tmp_path / "study")
+    assert said.code == 2
+    assert sentence in said.err
+    assert said.err.count("\n") == 1

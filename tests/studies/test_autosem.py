@@ -1,6 +1,7 @@
 """AutoSeM from stage to stage: what is trained, what is selected, what is said of it."""
 
 import json
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -289,3 +290,24 @@ def test_a_run_file_names_the_primary_and_its_candidates(tmp_path: Path) -> None
     result = autosem(config, "digits/left", ["digits/larger"], tmp_path / "out", settings=settings)
     assert result.search.space.tasks == ("digits/left", "digits/larger")
     assert list(config_of(result.finals[0].folder).tasks) == ["digits/left"]
+
+
+def test_the_search_finds_that_the_helpful_task_helps(tmp_path: Path) -> None:
+    # In eight seeds the gain was 0.207 with a standard deviation of 0.054, so that a gain below
+    # 0.03 is 3.3 deviations away: a false alarm in about 2,000 seeds.
+    config = CONFIG | {"budget": {"steps": 300, "batch": 16}, "evaluate": {"every": 100}}
+    settings = Settings(
+        trials=4, initial=2, primary_range=(1, 1), auxiliary_range=(0, 3), without="selection"
+    )
+    tasks = auxiliary_tasks(2, Sizes(auxiliary=1000, dev=500))
+    result = autosem(
+        config, "primary", ["shared"], tmp_path, settings=settings, tasks=tasks, model=network(2)
+    )
+    assert result.ratio["shared"] > 0
+    assert result.search.alone is not None
+    assert result.search.best.value > result.search.alone.value + 0.03
+
+
+def test_tasks_and_models_made_in_python_can_be_sent_to_workers() -> None:
+    sent = pickle.loads(pickle.dumps((auxiliary_tasks(1, SIZES), network(1))))
+    assert [task.name for task in sent[0]] == ["primary", *AUXILIARIES]

@@ -2,8 +2,8 @@
 
 All tasks read vectors of normal numbers. Two hidden directions span a plane; the primary asks in
 which half of it a vector falls, and has few examples. `shared` asks which of eight sectors it is;
-`permuted` has the same question with its answers shuffled; `unrelated` asks for the sign of one
-coordinate.
+`permuted` has the same question with its answers shuffled; `unrelated` asks for the sign of a loud
+coordinate, and is soon learned.
 """
 
 from dataclasses import dataclass
@@ -27,6 +27,8 @@ INPUTS = 60
 CLASSES = {"primary": 2, "shared": 8, "permuted": 8, "unrelated": 2}
 WIDTH = 128
 BOTTLENECK = 16
+LOUD = 5.0
+"""How much larger the coordinate is that the unrelated task asks for."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,8 @@ def _task(name: str, seed: int, sizes: Sizes) -> Task:
 
 def _examples(name: str, split: str, seed: int, count: int) -> torch.utils.data.TensorDataset:
     inputs = stream(seed, "auxiliaries", name, split).standard_normal((count, INPUTS))
+    if name == "unrelated":
+        inputs[:, 0] *= LOUD
     labels = _labels(name, inputs, seed)
     if name == "permuted":
         labels = stream(seed, "permutation", split).permutation(labels)
@@ -84,7 +88,7 @@ def _examples(name: str, split: str, seed: int, count: int) -> torch.utils.data.
 
 def _labels(name: str, inputs: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
     """Return the sector of the plane of two hidden features that each input falls into."""
-    if name == "unrelated":  # one coordinate tells it: learned at once, and no more to learn
+    if name == "unrelated":
         return np.asarray(inputs[:, 0] > 0, dtype=np.int64)
     features = inputs @ stream(seed, "features").standard_normal((INPUTS, 2))
     turn = stream(seed, "turn").uniform(0, 2 * np.pi)

@@ -90,10 +90,7 @@ def from_data(
         for split, data in splits.items()
         if data is not None
     }
-    metric = Metric(
-        _name_of(score),
-        lambda predicted, expected, groups: float(score(predicted, expected)),
-    )
+    metric = Metric(_name_of(score), _Scorer(score))
     return Task(name, PythonKind(loss, distribution), sources, (metric,))
 
 
@@ -101,6 +98,16 @@ def _name_of(score: Score) -> str:
     """Return what tables call a score: its function's name, if it has one."""
     name = getattr(score, "__name__", "<unnamed>")
     return "score" if name.startswith("<") else name
+
+
+@dataclass(frozen=True)
+class _Scorer:
+    """A score of one's own as a metric; a class, so that a task can be sent to other processes."""
+
+    score: Score
+
+    def __call__(self, predicted: Any, expected: Any, groups: Any) -> float:
+        return float(self.score(predicted, expected))
 
 
 def _items(

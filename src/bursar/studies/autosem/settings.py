@@ -26,7 +26,8 @@ class Settings:
     Args:
         rounds: of stage 1.
         batches: mini-batches in a round.
-        decay: how fast stage 1 forgets, see `bursar.Thompson`.
+        decay: how fast stage 1 forgets, see `bursar.Thompson`. None remembers about as many rounds
+            as there are; the paper's code remembers three, which leaves little to select by.
         top: candidates that are selected in any case.
         threshold: the utility above which further ones are selected.
         credibility: how probable it has to be that theirs is above it.
@@ -42,7 +43,7 @@ class Settings:
 
     rounds: int = 200
     batches: int = 10
-    decay: float = 0.05
+    decay: float | None = None
     top: int = 2
     threshold: float = 0.5
     credibility: float = 0.95
@@ -113,7 +114,7 @@ class Plan:
         policy = {
             "name": "thompson",
             "primary": self.primary,
-            "decay": settings.decay,
+            "decay": 1 / (settings.rounds + 1) if settings.decay is None else settings.decay,
             "batches": settings.batches,
         }
         steps = settings.rounds * settings.batches
