@@ -64,6 +64,12 @@ class Optimizer(Section):
     warmup: float = Field(default=0.1, ge=0, le=1)
     clip: float = Field(default=1.0, ge=0, allow_inf_nan=False)
 
+    @model_validator(mode="after")
+    def _only_sgd_has_momentum(self) -> "Optimizer":
+        if self.name != "sgd" and self.momentum != type(self).model_fields["momentum"].default:
+            raise ValueError(f"momentum: expected sgd with it, found {self.name}")
+        return self
+
 
 class Evaluate(Section):
     """When and on what the run is scored.

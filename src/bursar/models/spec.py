@@ -4,10 +4,16 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from bursar.errors import UserError
+
 ENCODERS = ("minilm", "small", "cnn", "lenet")
 """The encoders that have names of their own."""
 
 Pooling = Literal["mean", "first", "last", "pair"]
+
+
+_OF_TEXTS = ("layers", "freeze", "pooling", "revision")
+_OF_SMALL = ("width", "attention_heads", "vocabulary")
 
 
 class ModelSpec(BaseModel):
@@ -52,3 +58,21 @@ class ModelSpec(BaseModel):
     width: int = Field(default=128, ge=8)
     attention_heads: int = Field(default=4, ge=1)
     vocabulary: int = Field(default=8000, ge=64)
+
+    def check_used(self, texts: bool) -> None:
+        """Raise if something was asked for that this encoder does not have.
+
+        Args:
+            texts: whether the tasks are texts; else they are images.
+        """
+        own = self.encoder is not None and ":" in self.encoder
+        unused = [] if texts or own else list(_OF_TEXTS)
+        unused += [] if self.encoder == "small" or own else list(_OF_SMALL)
+        unused += [] if own else ["options"]
+        for name in unused:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                usual = "minilm" if texts else "cnn"
+                raise UserError(
+                    f"model.{name}: the encoder {self.encoder or usual} has no such thing; "
+                    f"expected none, found {getattr(self, name)!r}"
+                )
