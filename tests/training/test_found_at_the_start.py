@@ -159,3 +159,23 @@ def test_metrics_that_need_a_package_are_asked_for_at_the_start(
     monkeypatch.setitem(sys.modules, "seqeval", None)
     monkeypatch.setitem(sys.modules, "seqeval.metrics", None)
     refused(config, tmp_path / "run", r"task n: .* needs seqeval; pip install 'bursar\[tagging\]'")
+
+
+def test_a_cache_that_cannot_be_written_says_how_to_name_another(
+    toy: Toy, toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("BURSAR_CACHE", str(tmp_path / "file"))
+    words = "the cache cannot be written .* name another folder by .* BURSAR_CACHE"
+    refused(toy(), tmp_path / "run", words, tasks=toys)
+    monkeypatch.setattr("os.access", lambda *_: False)
+    monkeypatch.setenv("BURSAR_CACHE", str(tmp_path / "folder"))
+    refused(toy(), tmp_path / "run", "cannot be written .permission denied", tasks=toys)
+
+
+def test_a_damaged_cache_is_one_sentence(toy: Toy, toys: Toys, tmp_path: Path) -> None:
+    run(toy(), tmp_path / "first", tasks=toys, cache=tmp_path / "cache")
+    for meta in (tmp_path / "cache").rglob("meta.json"):
+        meta.write_text("{}")
+    words = "expected an encoded split, found a damaged one .* delete it"
+    refused(toy(), tmp_path / "run", words, tasks=toys, cache=tmp_path / "cache")

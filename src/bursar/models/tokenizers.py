@@ -11,7 +11,7 @@ from bursar.errors import UserError
 from bursar.files import whole_folder
 from bursar.models.encoders import Encoder, first_line, packaged_minilm, quiet
 from bursar.models.spec import ModelSpec
-from bursar.tasks.encoding import default_cache
+from bursar.tasks.encoding import cache_folder
 from bursar.tasks.tokenizer import Tokenizer
 
 FILE = "tokenizer.json"
@@ -56,7 +56,7 @@ def tokenizer_for(
     if name is not None:
         return pretrained_tokenizer(name, spec.max_length, spec.revision)
     words = f"bpe\x1f{spec.vocabulary}\x1f{texts.fingerprint}"
-    folder = (cache or default_cache()) / "vocabularies"
+    folder = cache_folder(cache, "vocabularies")
     path = folder / blake2b(words.encode(), digest_size=16).hexdigest() / FILE
     if not path.exists():
         learned = Tokenizer.train(texts.read(), spec.vocabulary, spec.max_length)

@@ -39,6 +39,27 @@ def default_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "bursar"
 
 
+def cache_folder(cache: Path | None, part: str) -> Path:
+    """Return the folder of a part of the cache, or one sentence about why it cannot be written.
+
+    Args:
+        cache: the folder of the cache; `default_cache()` if None.
+        part: what is kept there.
+    """
+    folder = (cache or default_cache()) / part
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        reason = "" if os.access(folder, os.W_OK) else "permission denied"
+    except OSError as error:
+        reason = str(error.strerror)
+    if reason:
+        raise UserError(
+            f"{folder}: the cache cannot be written ({reason}); name another folder by the "
+            "environment variable BURSAR_CACHE"
+        )
+    return folder
+
+
 @dataclass(frozen=True, eq=False)
 class Encoded:
     """The items of one split as columns; reading a batch touches only its own rows.
@@ -209,10 +230,15 @@ def encode(
         cache: the folder of encoded splits; `default_cache()` if None.
         on_rows: is told how many rows have been encoded so far.
     """
-    folder = (cache or default_cache()) / "encoded" / _key(kind, source, tokenizer)
+    folder = cache_folder(cache, "encoded") / _key(kind, source, tokenizer)
     if not (folder / "meta.json").exists():
         _build(folder, kind, source, tokenizer, on_rows)
-    encoded = load(folder, kind)
+    try:
+        encoded = load(folder, kind)
+    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+        raise UserError(
+            f"{folder}: expected an encoded split, found a damaged one ({error}); delete it"
+        ) from None
     for rule, count in encoded.skipped.items():
         log.warning("%s: skipped %d records: %s", source.where, count, rule)
     return encoded
