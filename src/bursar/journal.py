@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,8 @@ __all__ = [
 
 FORMAT = 2
 MOST_FULL = 64
+MOST_STEPS = 1 << 50
+"""No run has more steps; arrays of them would not be exact either."""
 log = logging.getLogger(__name__)
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
@@ -71,7 +73,7 @@ class Opening(Record):
     sizes: dict[str, int]
     seed: int
     decider: dict[str, Any]
-    budget: dict[str, Any]
+    budget: dict[str, int]
     family: str = "policy"
     format: int = FORMAT
 
@@ -130,7 +132,7 @@ class Extended(Record):
 
     kind = "extended"
     step: int
-    budget: dict[str, Any]
+    budget: dict[str, int]
 
 
 _UNITS = tuple(family.record for family in FAMILIES.values())
@@ -325,7 +327,7 @@ def read_latest(path: Path | str) -> list[Record]:
 
 
 def _parse(line: bytes) -> Record | None:
-    values = json.loads(line)
+    values = json.loads(line, parse_constant=_refuse)
     cls = _KINDS.get(values["kind"])
     if cls is None:
         return None
@@ -333,6 +335,10 @@ def _parse(line: bytes) -> Record | None:
         raise ValueError(f"found format {values['format']}, this version reads up to {FORMAT}")
     record: Record = _adapters()[cls].validate_json(line, strict=True)
     return record
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"found {constant}, which is no number")
 
 
 @cache
@@ -345,6 +351,9 @@ def _check(record: Record, opening: Opening | None) -> None:
     """Raise unless a record is about the tasks of its run."""
     if opening is None:
         raise ValueError("found it before the line that opens a run")
+    step = getattr(record, "step", 0)
+    if not 0 <= step < MOST_STEPS:
+        raise ValueError(f"found the step {step}")
     match record:
         case Step(task=task, p=p):
             if task not in opening.tasks:
@@ -353,6 +362,8 @@ def _check(record: Record, opening: Opening | None) -> None:
                 raise ValueError(f"found the probability {p}")
         case Shares(shares=shares) if len(shares) != len(opening.tasks):
             raise ValueError(f"found {len(shares)} shares for {len(opening.tasks)} tasks")
+        case Shares(shares=shares) if not all(0 <= share <= 1 for share in shares):
+            raise ValueError(f"found the shares {shares}")
         case UnitRecord() if not record.shares().keys() <= set(opening.tasks):
             raise ValueError(f"found the tasks {list(record.shares())}, not those of its run")
 

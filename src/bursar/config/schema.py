@@ -24,7 +24,7 @@ from bursar.models.spec import ModelSpec
 class Section(BaseModel):
     """A part of a run file; a key that it does not know is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
 
 
 class Budget(Section):

@@ -70,7 +70,7 @@ def pretrained_tokenizer(name: str, max_length: int, revision: str | None = None
     with quiet():
         try:
             loaded = AutoTokenizer.from_pretrained(name, revision=revision)
-        except (OSError, ValueError) as error:
+        except Exception as error:  # of a damaged file the tokenizers library raises no less
             raise UserError(
                 f"model.encoder: found no tokenizer at {name!r}: {first_line(error)}"
             ) from None
