@@ -281,9 +281,8 @@ def test_what_a_policy_refuses_is_one_sentence_that_names_it() -> None:
         {"name": "annealed", "epochs": 0},
         {"name": "active", "every": 0},
     ):
-        config = parse({"tasks": ["a", "b"], "policy": spec}, "my.yaml")
         with pytest.raises(UserError, match=f"policy {spec['name']}: ") as caught:
-            build_decider(config, FACTS)
+            build_decider(parse({"tasks": ["a", "b"], "policy": spec}, "my.yaml"), FACTS)
         assert "\n" not in str(caught.value)
 
 
@@ -308,7 +307,7 @@ configs = st.builds(
     tasks=st.lists(words | own_tasks, min_size=1, max_size=3).map(tuple),
     policy=st.sampled_from([{"name": cls.name} for cls in POLICIES])
     | st.builds(
-        lambda eta, epsilon: {"name": "exp3s", "eta": eta, "epsilon": epsilon},
+        lambda eta, epsilon: {"name": "own:Class", "eta": eta, "epsilon": epsilon},
         st.floats(1e-9, 1e9),
         values,
     ),

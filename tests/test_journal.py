@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bursar
-from bursar.errors import UserError
+from bursar.errors import RunInterruptedError, UserError
 from bursar.journal import (
     FORMAT,
     MOST_FULL,
@@ -23,6 +23,7 @@ from bursar.journal import (
     SelectionStep,
     Shares,
     Step,
+    line_of,
     read,
     repair,
     without_times,
@@ -225,8 +226,9 @@ def test_kinds_and_fields_of_a_later_version_are_passed_over(path: Path) -> None
         {"kind": "weather", "step": 1, "sky": "blue"},
         {"kind": "step", "step": 1, "task": "a", "p": 1.0, "mood": "good"},
     ]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert list(read(path)) == [Step(1, "a", 1.0)]
+    first = line_of(OPENING).decode()
+    path.write_text(first + "".join(json.dumps(line) + "\n" for line in lines))
+    assert list(read(path)) == [OPENING, Step(1, "a", 1.0)]
 
 
 def test_a_journal_of_a_newer_format_is_refused(path: Path) -> None:
@@ -236,12 +238,31 @@ def test_a_journal_of_a_newer_format_is_refused(path: Path) -> None:
         list(read(path))
 
 
+OPENING = Opening("x", ["a"], {}, 1, {}, {})
+STEP = '{"kind": "step", "step": 1, "task": "a", "p": 0.5}'
+
+
 @pytest.mark.parametrize(
-    "line", ["not json", "[]", "17", '{"step": 1}', '{"kind": "step", "step": 1}', '{"kind": []}']
+    "line",
+    [
+        *("not json", "[]", "17", '{"step": 1}', '{"kind": "step", "step": 1}', '{"kind": []}'),
+        STEP.replace("0.5", "0.0"),
+        STEP.replace("0.5", "1.5"),
+        STEP.replace("0.5", '"half"'),
+        STEP.replace('"a"', '"b"'),
+        '{"kind": "shares", "step": 1, "shares": [0.5, 0.5]}',
+        '{"kind": "selection", "step": 1, "candidates": {"b": 1}, "chosen": {"b": 1}, "used": 0}',
+    ],
 )
 def test_a_line_that_is_no_record_is_an_error_that_names_it(path: Path, line: str) -> None:
-    path.write_text('{"kind":"step","step":1,"task":"a","p":1.0}\n' + line + "\n")
+    path.write_text(line_of(OPENING).decode() + line + "\n")
     with pytest.raises(UserError, match=r"journal\.jsonl, line 2: expected a record"):
+        list(read(path))
+
+
+def test_a_journal_begins_with_its_run(path: Path) -> None:
+    path.write_text(STEP + "\n")
+    with pytest.raises(UserError, match=r"line 1: .* found it before the line that opens a run"):
         list(read(path))
 
 
@@ -254,7 +275,7 @@ def test_a_missing_journal_is_one_sentence(path: Path) -> None:
 def test_what_is_no_number_is_not_written(path: Path, loss: float) -> None:
     with Journal.create(path, opening(names(2))) as journal:
         before = journal.position
-        with pytest.raises(ValueError, match="not JSON compliant"):
+        with pytest.raises(RunInterruptedError, match="step 1: one of its numbers is infinite"):
             journal.append(Step(1, "a", 0.5, loss=loss))
         assert journal.position == before == path.stat().st_size
 

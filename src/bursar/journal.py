@@ -9,19 +9,21 @@ import json
 import logging
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter, ValidationError
 
-from bursar.errors import UserError
+from bursar.errors import RunInterruptedError, UserError
 from bursar.families import FAMILIES
 from bursar.policies.base import Outcome
 from bursar.policies.record import Step
-from bursar.records import Record
+from bursar.records import Record, UnitRecord
 from bursar.selection.record import SelectionStep
 from bursar.weighting.record import Round
 
@@ -44,6 +46,8 @@ __all__ = [
 
 FORMAT = 2
 MOST_FULL = 64
+MOST_STEPS = 1 << 50
+"""No run has more steps; arrays of them would not be exact either."""
 log = logging.getLogger(__name__)
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
@@ -69,7 +73,7 @@ class Opening(Record):
     sizes: dict[str, int]
     seed: int
     decider: dict[str, Any]
-    budget: dict[str, Any]
+    budget: dict[str, int]
     family: str = "policy"
     format: int = FORMAT
 
@@ -128,7 +132,7 @@ class Extended(Record):
 
     kind = "extended"
     step: int
-    budget: dict[str, Any]
+    budget: dict[str, int]
 
 
 _UNITS = tuple(family.record for family in FAMILIES.values())
@@ -146,7 +150,14 @@ def line_of(record: Record) -> bytes:
         value = getattr(record, name)
         if value is not None:
             values[name] = value
-    return _encode(values).encode() + b"\n"
+    try:
+        return _encode(values).encode() + b"\n"
+    except ValueError:
+        at = f" {values['step']}" if "step" in values else ""
+        raise RunInterruptedError(
+            f"{record.kind}{at}: one of its numbers is infinite or none, so that the run cannot go "
+            "on from it; look at the data, at optimizer.lr and at the decider's options"
+        ) from None
 
 
 class Journal:
@@ -283,16 +294,24 @@ def read(path: Path | str) -> Iterator[Record]:
         file = path.open("rb")
     except FileNotFoundError:
         raise UserError(f"{path}: expected a journal, found no such file") from None
+    except OSError as error:
+        raise UserError(f"{path}: expected a journal, {error.strerror}") from None
+    opening: Opening | None = None
     with file:
         for number, line in enumerate(file, 1):
             if not line.endswith(b"\n"):
                 log.warning("%s: line %d was torn off; it is left out", path, number)
                 return
             try:
-                values = json.loads(line)
-                record = _parse(values)
+                record = _parse(line)
+                if isinstance(record, Opening):
+                    opening = record
+                elif record is not None:
+                    _check(record, opening)
             except (ValueError, TypeError, KeyError) as error:
-                raise UserError(f"{path}, line {number}: expected a record, {error}") from None
+                raise UserError(
+                    f"{path}, line {number}: expected a record, {_words(error)}"
+                ) from None
             if record is not None:
                 yield record
 
@@ -307,13 +326,55 @@ def read_latest(path: Path | str) -> list[Record]:
     return latest
 
 
-def _parse(values: Mapping[str, Any]) -> Record | None:
+def _parse(line: bytes) -> Record | None:
+    values = json.loads(line, parse_constant=_refuse)
     cls = _KINDS.get(values["kind"])
     if cls is None:
         return None
     if cls is Opening and values.get("format", 0) > FORMAT:
         raise ValueError(f"found format {values['format']}, this version reads up to {FORMAT}")
-    return cls(**{name: values[name] for name in _NAMES[cls] if name in values})
+    record: Record = _adapters()[cls].validate_json(line, strict=True)
+    return record
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"found {constant}, which is no number")
+
+
+@cache
+def _adapters() -> dict[type[Record], TypeAdapter[Any]]:
+    """Return what checks the records of each class."""
+    return {cls: TypeAdapter(cls) for cls in _RECORDS}
+
+
+def _check(record: Record, opening: Opening | None) -> None:
+    """Raise unless a record is about the tasks of its run."""
+    if opening is None:
+        raise ValueError("found it before the line that opens a run")
+    step = getattr(record, "step", 0)
+    if not 0 <= step < MOST_STEPS:
+        raise ValueError(f"found the step {step}")
+    match record:
+        case Step(task=task, p=p):
+            if task not in opening.tasks:
+                raise ValueError(f"found the task {task!r}, which its run has not")
+            if not 0 < p <= 1:
+                raise ValueError(f"found the probability {p}")
+        case Shares(shares=shares) if len(shares) != len(opening.tasks):
+            raise ValueError(f"found {len(shares)} shares for {len(opening.tasks)} tasks")
+        case Shares(shares=shares) if not all(0 <= share <= 1 for share in shares):
+            raise ValueError(f"found the shares {shares}")
+        case UnitRecord() if not record.shares().keys() <= set(opening.tasks):
+            raise ValueError(f"found the tasks {list(record.shares())}, not those of its run")
+
+
+def _words(error: Exception) -> str:
+    """Return what is wrong with a line, on one line."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors()[0]
+    place = ".".join(map(str, first["loc"]))
+    return f"found {first['input']!r:.60} in {place or 'it'}: {first['msg']}"
 
 
 def repair(path: Path) -> int:

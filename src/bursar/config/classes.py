@@ -1,12 +1,15 @@
 """The classes that a run file names: ours by a short name, a user's own as `module:Class`."""
 
 import inspect
+import math
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from bursar.errors import UserError, unknown
 from bursar.families import Decider, Family
@@ -77,9 +80,39 @@ def decider_class(family: Family, spec: Mapping[str, Any], code: str | None) -> 
     known = set(inspect.signature(cls.__init__).parameters) - NOT_OPTIONS | drawn
     if extra := sorted(set(spec) - {"name"} - known):
         raise unknown("option", extra[0], known, f"{family.key} {name}")
+    if not own:  # what a class of one's own takes is its own affair
+        _check_values(cls, spec, f"{family.key} {name}")
     if spec.get("draws", "iid") not in ("iid", "stratified"):
         raise UserError(f"policy.draws: expected iid or stratified, found {spec['draws']!r}")
     return cls
+
+
+def _check_values(cls: type[Any], options: Mapping[str, Any], where: str) -> None:
+    """Raise unless the options are of the types that the class says, and their numbers finite."""
+    hints = get_type_hints(cls.__init__) | get_type_hints(cls.for_run)
+    for key, value in options.items():
+        if key not in hints or key in NOT_OPTIONS:
+            continue
+        adapter = TypeAdapter(hints[key], config=ConfigDict(arbitrary_types_allowed=True))
+        try:
+            # YAML has no tuples.
+            adapter.validate_python(value, strict=not isinstance(value, (list, dict)))
+        except ValidationError as error:
+            message = error.errors()[0]["msg"]
+            raise UserError(
+                f"{where}: {key}: {message[0].lower()}{message[1:]}, found {value!r}"
+            ) from None
+        if _is_infinite(value):
+            raise UserError(f"{where}: {key}: expected finite numbers, found {value!r}")
+
+
+def _is_infinite(value: Any) -> bool:
+    match value:
+        case Mapping():
+            return any(_is_infinite(each) for each in value.values())
+        case list() | tuple():
+            return any(_is_infinite(each) for each in value)
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 def _our_class(family: Family, name: str) -> type[Decider]:

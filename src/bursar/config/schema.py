@@ -24,7 +24,7 @@ from bursar.models.spec import ModelSpec
 class Section(BaseModel):
     """A part of a run file; a key that it does not know is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
 
 
 class Budget(Section):
@@ -66,6 +66,12 @@ class Optimizer(Section):
     weight_decay: float = Field(default=0.01, ge=0, allow_inf_nan=False)
     warmup: float = Field(default=0.1, ge=0, le=1)
     clip: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _only_sgd_has_momentum(self) -> "Optimizer":
+        if self.name != "sgd" and self.momentum != type(self).model_fields["momentum"].default:
+            raise ValueError(f"momentum: expected sgd with it, found {self.name}")
+        return self
 
 
 class Evaluate(Section):

@@ -228,7 +228,7 @@ def text_model(spec: ModelSpec, folder: str | None, vocabulary: int) -> PreTrain
 
 def _long_enough(config: PreTrainedConfig, max_length: int) -> None:
     positions = getattr(config, "max_position_embeddings", None)
-    if positions is None:
+    if positions is None or positions < 1:  # XLNet's -1 stands for any number
         return
     # RoBERTa and its kin count positions from behind the padding's id.
     if config.model_type in ("roberta", "xlm-roberta", "camembert"):
@@ -296,6 +296,11 @@ def pretrained_config(folder: str, revision: str | None = None) -> PreTrainedCon
             raise UserError(
                 f"model.encoder: found no model in {folder}: {first_line(error)}"
             ) from None
+    if config.is_encoder_decoder:
+        raise UserError(
+            f"model.encoder: {folder} is a {config.model_type}, which has a decoder beside its "
+            "encoder; expected an encoder or a decoder alone"
+        )
     return config
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from bursar.errors import UserError
@@ -25,6 +26,16 @@ HEADS = "heads.safetensors"
 WEIGHTS = "model.safetensors"
 WORDS = "words"
 """The folder of the frozen encoder that a BiLSTM reads."""
+BROKEN = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    RuntimeError,
+    OSError,
+    SafetensorError,
+)
+"""What files that are not as they were written make of reading them."""
 
 Finder = Callable[[str, type[Any]], Any]
 """Finds a class of one's own by its `module:Class` and its base class."""
@@ -63,8 +74,16 @@ def load(folder: Path, find: Finder | None = None) -> tuple[MultiTaskModel, Toke
         folder: where it is.
         find: finds classes of one's own; without it, a model that names any is refused.
     """
-    about = _about(folder)
-    find = find or refuse(folder)
+    try:
+        return _load(folder, _about(folder), find or refuse(folder))
+    except BROKEN as error:
+        found = " ".join(str(error).split())[:200] or type(error).__name__
+        raise UserError(f"{folder}: expected a whole model, found: {found}") from None
+
+
+def _load(
+    folder: Path, about: dict[str, Any], find: Finder
+) -> tuple[MultiTaskModel, Tokenizer | None]:
     spec = ModelSpec(**about["model"])
     kinds = {
         name: from_spec(kind, lambda path: find(path, Kind))
@@ -109,7 +128,7 @@ def _about(folder: Path) -> dict[str, Any]:
         raise UserError(f"{folder}: expected a bursar model, found no {ABOUT}")
     try:
         about: dict[str, Any] = json.loads(path.read_text())
-        version = about["format"]
+        version = int(about["format"])
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path}: expected the description of a model, found {error!r}") from None
     if version > FORMAT:

@@ -14,6 +14,17 @@ ENCODERS = ("minilm", "small", "bilstm", "cnn", "lenet")
 Pooling = Literal["mean", "first", "last", "pair"]
 
 
+_OF_TEXTS = ("layers", "freeze", "pooling", "revision", "conditional")
+_OF_ONE = {
+    "width": ("small", "bilstm"),
+    "depth": ("bilstm",),
+    "over": ("bilstm",),
+    "attention_heads": ("small",),
+    "vocabulary": ("small",),
+}
+"""What only some encoders with names have."""
+
+
 class AdaptSpec(BaseModel):
     """The conditioned model of a finished run, from which a new task starts.
 
@@ -109,3 +120,21 @@ class ModelSpec(BaseModel):
                 f"found {self.encoder!r}"
             )
         return self
+
+    def check_used(self, texts: bool) -> None:
+        """Raise if something was asked for that this encoder does not have.
+
+        Args:
+            texts: whether the tasks are texts; else they are images.
+        """
+        own = self.encoder is not None and ":" in self.encoder
+        unused = [] if texts or own else list(_OF_TEXTS)
+        unused += [name for name, of in _OF_ONE.items() if self.encoder not in of and not own]
+        unused += [] if own else ["options"]
+        for name in unused:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                usual = "minilm" if texts else "cnn"
+                raise UserError(
+                    f"model.{name}: the encoder {self.encoder or usual} has no such thing; "
+                    f"expected none, found {getattr(self, name)!r}"
+                )

@@ -11,7 +11,7 @@ from bursar.errors import UserError
 from bursar.files import whole_folder
 from bursar.models.encoders import Encoder, first_line, packaged_minilm, quiet
 from bursar.models.spec import ENCODERS, ModelSpec
-from bursar.tasks.cache import default_cache
+from bursar.tasks.cache import cache_folder
 from bursar.tasks.tokenizer import Tokenizer
 
 FILE = "tokenizer.json"
@@ -61,7 +61,7 @@ def tokenizer_for(
     if name is not None:
         return pretrained_tokenizer(name, spec.max_length, spec.revision)
     words = f"bpe\x1f{spec.vocabulary}\x1f{texts.fingerprint}"
-    folder = (cache or default_cache()) / "vocabularies"
+    folder = cache_folder(cache, "vocabularies")
     path = folder / blake2b(words.encode(), digest_size=16).hexdigest() / FILE
     if not path.exists():
         learned = Tokenizer.train(texts.read(), spec.vocabulary, spec.max_length)
@@ -75,7 +75,7 @@ def pretrained_tokenizer(name: str, max_length: int, revision: str | None = None
     with quiet():
         try:
             loaded = AutoTokenizer.from_pretrained(name, revision=revision)
-        except (OSError, ValueError) as error:
+        except Exception as error:  # of a damaged file the tokenizers library raises no less
             raise UserError(
                 f"model.encoder: found no tokenizer at {name!r}: {first_line(error)}"
             ) from None

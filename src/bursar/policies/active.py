@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bursar.policies.base import Draw, Outcome, Policy, distribution
-from bursar.policies.signals import Signal, Uncertainty
+from bursar.policies.signals import Score, Signal, Uncertainty
 
 
 class ActivePrioritization(Policy):
@@ -50,7 +50,7 @@ class ActivePrioritization(Policy):
         smoothing: float = 0.5,
         limit: float | None = None,
         examples: int | None = None,
-        score: Literal["bald", "batch_bald", "entropy", "legacy"] = "bald",
+        score: Score = "bald",
     ) -> None:
         super().__init__(tasks)
         if every < 1 or passes < 1:
@@ -59,6 +59,12 @@ class ActivePrioritization(Policy):
             raise ValueError(
                 "smoothing, limit: expected 0 <= smoothing < 1 and 0 <= limit <= 1,"
                 f" found {smoothing}, {limit}"
+            )
+        if examples is not None and examples < 1:
+            raise ValueError(f"examples: expected at least 1, or None for all, found {examples}")
+        if score not in get_args(Score):
+            raise ValueError(
+                f"score: expected one of {', '.join(get_args(Score))}, found {score!r}"
             )
         self.needs = frozenset({Uncertainty(passes, examples, score)})
         self._every = every

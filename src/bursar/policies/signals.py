@@ -7,6 +7,9 @@ them down to the coming outcome, for signals that are too dear to be measured at
 from dataclasses import dataclass
 from typing import Literal
 
+Score = Literal["bald", "batch_bald", "entropy", "legacy"]
+"""What can be measured of a model's uncertainty."""
+
 
 @dataclass(frozen=True)
 class Signal:
@@ -50,4 +53,4 @@ class Uncertainty(Signal):
 
     passes: int = 8
     examples: int | None = None
-    score: Literal["bald", "batch_bald", "entropy", "legacy"] = "bald"
+    score: Score = "bald"

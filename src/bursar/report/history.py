@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bursar.errors import UserError
+from bursar.errors import UserError, unknown
 from bursar.families import FAMILIES, Family
 from bursar.journal import Diagnostics, Evaluation, Extended, Opening, Shares, read_latest
 from bursar.records import UnitRecord
@@ -68,10 +68,20 @@ def read_history(path: Path) -> History:
         raise UserError(f"{path}: expected a journal that opens with its run, found no such line")
     budgets = [record.budget for record in records if isinstance(record, Extended)]
     opening = replace(records[0], budget=budgets[-1]) if budgets else records[0]
+    if opening.family not in FAMILIES:
+        raise unknown("family", opening.family, FAMILIES, str(path))
+    evaluations = [r for r in records if isinstance(r, Evaluation) and r.split == "dev"]
+    for record in evaluations:
+        for found in (record.scores, record.losses):
+            if missing := [task for task in opening.tasks if task not in found]:
+                raise UserError(
+                    f"{path}: expected each evaluation to have all tasks, found no "
+                    f"{missing[0]} at {record.step}"
+                )
     return History(
         opening,
         shares=[record for record in records if isinstance(record, Shares)],
         units=[record for record in records if isinstance(record, UnitRecord)],
         diagnostics=[record for record in records if isinstance(record, Diagnostics)],
-        evaluations=[r for r in records if isinstance(r, Evaluation) and r.split == "dev"],
+        evaluations=evaluations,
     )

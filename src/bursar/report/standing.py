@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from bursar.errors import UserError
 from bursar.report.history import History
 from bursar.training.folder import SCORES, Finished, finished
 
@@ -36,7 +37,13 @@ class Standing:
 def standing(folder: Path, history: History) -> Standing | None:
     """Return the final scores of a finished run, the best so far of another, None before any."""
     if (folder / SCORES).exists():
-        return _final(finished(folder))
+        final = finished(folder)
+        if set(final.tasks) != set(history.tasks):
+            raise UserError(
+                f"{folder / SCORES}: expected the tasks of its journal, {history.tasks}, "
+                f"found {list(final.tasks)}"
+            )
+        return _final(final)
     if not history.evaluations:
         return None
     best = max(history.evaluations, key=lambda evaluation: evaluation.score)

@@ -62,9 +62,16 @@ def uncertainties(history: History) -> Timeline | None:
     rows = [
         (record.step, record.values["uncertainties"])
         for record in history.diagnostics
-        if record.values.get("uncertainties")
+        if _are_numbers(record.values.get("uncertainties"))
     ]
     return _timeline(history, rows)
+
+
+def _are_numbers(found: object) -> bool:
+    """Return whether these are numbers by task, at least one."""
+    if not isinstance(found, Mapping) or not found:
+        return False
+    return all(isinstance(value, (int, float)) for value in found.values())
 
 
 def _timeline(history: History, rows: Sequence[tuple[int, Mapping[str, float]]]) -> Timeline | None:

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from bursar.errors import UserError
+
 
 def default_cache() -> Path:
     """Return the cache folder: `BURSAR_CACHE`, or `bursar` in the user's cache folder."""
@@ -10,3 +12,24 @@ def default_cache() -> Path:
     if named:
         return Path(named)
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "bursar"
+
+
+def cache_folder(cache: Path | None, part: str) -> Path:
+    """Return the folder of a part of the cache, or one sentence about why it cannot be written.
+
+    Args:
+        cache: the folder of the cache; `default_cache()` if None.
+        part: what is kept there.
+    """
+    folder = (cache or default_cache()) / part
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        reason = "" if os.access(folder, os.W_OK) else "permission denied"
+    except OSError as error:
+        reason = str(error.strerror)
+    if reason:
+        raise UserError(
+            f"{folder}: the cache cannot be written ({reason}); name another folder by the "
+            "environment variable BURSAR_CACHE"
+        )
+    return folder

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bursar.errors import UserError
 from bursar.files import whole_folder
-from bursar.tasks.cache import default_cache
+from bursar.tasks.cache import cache_folder
 from bursar.tasks.kinds.base import Array, Columns, Kind
 from bursar.tasks.rows import Row, Source
 from bursar.tasks.tokenizer import Tokenizer
@@ -201,10 +201,15 @@ def encode(
         cache: the folder of encoded splits; `default_cache()` if None.
         on_rows: is told how many rows have been encoded so far.
     """
-    folder = (cache or default_cache()) / "encoded" / _key(kind, source, tokenizer)
+    folder = cache_folder(cache, "encoded") / _key(kind, source, tokenizer)
     if not (folder / "meta.json").exists():
         _build(folder, kind, source, tokenizer, on_rows)
-    encoded = load(folder, kind)
+    try:
+        encoded = load(folder, kind)
+    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+        raise UserError(
+            f"{folder}: expected an encoded split, found a damaged one ({error}); delete it"
+        ) from None
     for rule, count in encoded.skipped.items():
         log.warning("%s: skipped %d records: %s", source.where, count, rule)
     return encoded

@@ -144,7 +144,8 @@ def from_hub(
         loaded, called = hub, f"task {name}"
         if isinstance(hub, (str, Path)):
             loaded, called = _loaded(hub, config, revision, base or Path()), str(hub)
-        assert isinstance(loaded, Mapping)
+        if not isinstance(loaded, Mapping):
+            raise UserError(f"task {name}: hub: expected a name or a folder, found {loaded!r}.")
         tables = {
             split: HubTable(_split(loaded, there, called), f"{called}, split {there}")
             for split, there in named.items()

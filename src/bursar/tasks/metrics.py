@@ -12,6 +12,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -31,10 +32,24 @@ class Metric:
         name: how tables call it.
         compute: predicted and expected values, and the group of each where the benchmark scores
             groups, to a number.
+        package: what is needed to compute it, beyond what bursar always needs.
     """
 
     name: str
     compute: Compute
+    package: str | None = None
+
+    def check(self) -> None:
+        """Raise if the package that computes it is missing."""
+        if self.package is not None and not _installed(self.package):
+            raise UserError(f"{self.name} needs {self.package}; pip install 'bursar[tagging]'.")
+
+
+def _installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except (ImportError, ValueError):  # a module without a spec
+        return False
 
 
 def accuracy(predicted: Values, expected: Values, groups: Groups = None) -> float:
@@ -147,10 +162,9 @@ def entity_f1(predicted: Values, expected: Values, groups: Groups = None) -> flo
     >>> entity_f1([["B-loc", "I-loc", "O"]], [["B-loc", "O", "O"]])
     0.0
     """
-    try:
-        from seqeval.metrics import f1_score
-    except ImportError:
-        raise UserError("entity F1 needs seqeval; pip install 'bursar[tagging]'.") from None
+    ENTITY_F1.check()
+    from seqeval.metrics import f1_score
+
     for tag in sorted({tag for tags in (*expected, *predicted) for tag in tags}):
         if not marks_entities([tag]):
             raise UserError(
@@ -217,7 +231,7 @@ F1_OVER_ANSWERS = Metric("f1a", f1)
 EXACT_GROUPS = Metric("em", exact_groups)
 EXACT_MATCH = Metric("em", exact_match)
 TOKEN_F1 = Metric("f1", token_f1)
-ENTITY_F1 = Metric("entity_f1", entity_f1)
+ENTITY_F1 = Metric("entity_f1", entity_f1, "seqeval")
 TAG_ACCURACY = Metric("accuracy", tag_accuracy)
 MULTILABEL_F1 = Metric("micro_f1", multilabel_f1)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bursar.files import whole_file
-from bursar.tasks.cache import default_cache
+from bursar.tasks.cache import cache_folder
 from bursar.tasks.encoding import numbered
 from bursar.tasks.rows import ChoiceRow, QuestionRow, Row, Source, TextRow
 
@@ -38,7 +38,7 @@ def rows_of(source: Source, cache: Path | None = None) -> int:
 
 def counted(source: Source, cache: Path | None = None) -> Counted:
     """Count a source's rows, groups and passages; they are kept under the name of its content."""
-    path = (cache or default_cache()) / "sizes" / f"{source.fingerprint()}.npz"
+    path = cache_folder(cache, "sizes") / f"{source.fingerprint()}.npz"
     if not path.exists():
         arrays = _count(source)
         with whole_file(path) as aside, aside.open("wb") as file:

@@ -6,14 +6,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from torch import nn
 
 from bursar.config import RunConfig, build_decider, is_own, own_class
 from bursar.errors import UserError
 from bursar.models.adapting import adapted
 from bursar.models.build import build, pinned
-from bursar.models.encoders import Encoder
+from bursar.models.encoders import Encoder, first_line
 from bursar.models.tokenizers import Corpus, tokenizer_for
+from bursar.tasks.batches import make_batch
+from bursar.tasks.data import ReadyBatches
 from bursar.tasks.hub import hub_revision
 from bursar.tasks.task import Task
 from bursar.tasks.tokenizer import Tokenizer
@@ -80,7 +84,10 @@ def assemble(
     tasks = resolve(config, given)
     check_objective(config.objective, (task.name for task in tasks))
     own = own_encoder(config)
-    tokenizer = tokenizer_of(tasks, config, cache, own) if read_texts(tasks) else None
+    texts = read_texts(tasks)
+    if model is None:
+        config.model.check_used(texts)
+    tokenizer = tokenizer_of(tasks, config, cache, own) if texts else None
     prepared = prepare(tasks, tokenizer, config, cache, watchers)
     check_decider(config, prepared)
     if model is None:
@@ -89,8 +96,26 @@ def assemble(
             model = adapted(config.model, kinds, config.seed)
         else:
             model = build(config.model, kinds, tokenizer, config.seed, own)
+        if own is None:
+            try_out(model, prepared)
     prepared = with_word_states(prepared, model, config, cache, watchers or Watchers())
     return Assembled(config, prepared, tokenizer, model, cache)
+
+
+def try_out(model: nn.Module, prepared: Sequence[Prepared]) -> None:
+    """Raise one sentence if the model cannot read a first item of each kind of task."""
+    first = {type(entry.task.kind): entry for entry in reversed(prepared)}
+    model.eval()
+    for entry in first.values():
+        name = entry.task.name
+        if isinstance(entry.train, ReadyBatches):
+            continue
+        batch = make_batch({name: entry.train}, {name: np.arange(1)}).mapped(torch.as_tensor)
+        try:
+            with torch.inference_mode(), torch.random.fork_rng():
+                model(batch)
+        except (RuntimeError, ValueError, TypeError, LookupError, AttributeError) as error:
+            raise UserError(f"task {name}: the model cannot read it: {first_line(error)}") from None
 
 
 def check_decider(config: RunConfig, prepared: Sequence[Prepared]) -> Any:

@@ -17,7 +17,7 @@ from bursar.training.assembly import assemble
 from bursar.training.checkpoints import Snapshot
 from bursar.training.folder import CHECKPOINTS, JOURNAL, RUN, SCORES, config_of, locked
 from bursar.training.prepare import Given
-from bursar.training.session import Session, digest
+from bursar.training.session import Session, check_config, digest
 from bursar.training.watching import Watchers
 
 CHANGE = "change.json"
@@ -61,6 +61,12 @@ def change_tasks(
                 f"{folder}: tasks can be changed in an unfinished run of a policy that has a "
                 "checkpoint, and this is none"
             )
+        check_config(folder, config, snapshot)
+        if snapshot.step >= config.length:
+            raise UserError(
+                f"{folder}: all {config.length} {config.family.unit} of its budget are spent; "
+                "other tasks need more, given with --steps"
+            )
         parts = assemble(_with_tasks(config, add, drop), tasks, None, cache, told)
         session = Session(folder, parts, told)
         with Journal.resume(folder / JOURNAL, snapshot.state["journal"]) as journal:
@@ -102,6 +108,7 @@ def extend(folder: Path | str, length: int) -> None:
             raise UserError(
                 f"{folder}: expected a run with a checkpoint, found none; start another run"
             )
+        check_config(folder, config, snapshot)
         budget = config.budget.model_dump() | {unit: length}
         longer = changed(config, {"budget": budget}, "budget")
         line = line_of(Extended(snapshot.step, budget))

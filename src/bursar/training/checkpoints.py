@@ -18,7 +18,7 @@ from bursar.files import whole_folder
 MODEL = "model.safetensors"
 OPTIMIZER = "optimizer.safetensors"
 STATE = "state.json"
-NEEDED = ("step", "files", "config", "data", "journal", "driver", "selected")
+NEEDED = ("checksum", "step", "files", "config", "data", "journal", "driver", "selected")
 BLOCK = 2**22
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ def save(folder: Path, snapshot: Snapshot) -> Path:
         save_file(_own(snapshot.optimizer), aside / OPTIMIZER)
         files = {name: _checksum(aside / name) for name in (MODEL, OPTIMIZER)}
         state = {"step": snapshot.step, "files": files, **snapshot.state}
-        (aside / STATE).write_text(json.dumps(state))
+        (aside / STATE).write_text(json.dumps(state | {"checksum": _digest(state)}))
     return path
 
 
@@ -71,12 +71,18 @@ def _checksum(path: Path) -> str:
     return digest.hexdigest()
 
 
+def _digest(state: dict[str, Any]) -> str:
+    return blake2b(json.dumps(state).encode(), digest_size=16).hexdigest()
+
+
 def load(path: Path) -> Snapshot:
     """Read what `save` wrote; raise if any of it is not as it was written."""
     try:
         state = json.loads((path / STATE).read_text())
         if missing := [key for key in NEEDED if key not in state]:
             raise ValueError(f"found no {missing[0]} in {STATE}")
+        if state.pop("checksum") != _digest(state):
+            raise ValueError(f"found other bytes in {STATE} than were written")
         for name, checksum in state.pop("files").items():
             if _checksum(path / name) != checksum:
                 raise ValueError(f"found other bytes in {name} than were written")

@@ -1,6 +1,5 @@
 """The folder of a run, as far as it can be read without loading torch."""
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
+from pydantic import TypeAdapter, ValidationError
 
 from bursar.config import RunConfig, parse, read_yaml
 from bursar.errors import UserError
@@ -76,9 +76,14 @@ def finished(folder: Path) -> Finished:
             f"go on with it by `bursar resume {folder}`"
         )
     try:
-        return finished_from(json.loads(path.read_text()))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UserError(f"{path}: expected the scores of a run, found {error!r}") from None
+        return TypeAdapter(Finished).validate_json(path.read_bytes(), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise UserError(
+            f"{path}: expected the scores of a run, found {first['input']!r:.60} in "
+            f"{place or 'it'}: {first['msg']}"
+        ) from None
 
 
 def finished_from(values: Mapping[str, Any]) -> Finished:

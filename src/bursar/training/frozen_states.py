@@ -15,7 +15,7 @@ from torch import nn
 from bursar.files import whole_file
 from bursar.models.multitask import MultiTaskModel
 from bursar.tasks.batches import FROZEN_STATES, Items, make_batch
-from bursar.tasks.cache import default_cache
+from bursar.tasks.cache import cache_folder
 from bursar.tasks.encoding import IDS, MASK, Encoded
 from bursar.training.loading import dev_batches, to_device
 
@@ -53,7 +53,7 @@ class FrozenStates:
         self._model = model
         self._batch = batch
         self._device = device
-        self._folder = (cache or default_cache()) / "frozen"
+        self._folder = cache_folder(cache, "frozen")
         self._working = working
         self._room = room
         self._function = _function(model) if isinstance(model, MultiTaskModel) else ""

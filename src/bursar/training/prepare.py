@@ -52,11 +52,22 @@ class Prepared:
 def resolve(config: RunConfig, given: Given | None = None) -> list[Task]:
     """Return the tasks that a configuration names: given ones first, then the catalogue."""
     tasks = [_task(entry, config, given or {}) for entry in config.tasks]
+    for task in tasks:
+        _check_metrics(task)
     names = [task.name for task in tasks]
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"tasks: expected different names, found {name!r} twice")
     return tasks
+
+
+def _check_metrics(task: Task) -> None:
+    """Raise if a metric cannot be computed here, before anything is trained."""
+    for metric in task.metrics:
+        try:
+            metric.check()
+        except UserError as error:
+            raise UserError(f"task {task.name}: {error}") from None
 
 
 def late_tasks(

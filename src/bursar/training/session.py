@@ -108,11 +108,7 @@ class Session:
 
     def _check(self, snapshot: Snapshot) -> None:
         """Raise unless the checkpoint is of this configuration and of these data."""
-        if snapshot.state["config"] != digest(self.config):
-            raise UserError(
-                f"{self.folder}: its checkpoint is of another configuration than "
-                f"{self.folder / RUN}; put the file back as it was, or start another run"
-            )
+        check_config(self.folder, self.config, snapshot)
         for name, content in self.parts.data.items():
             if snapshot.state["data"].get(name) != content:
                 raise UserError(
@@ -286,6 +282,15 @@ class Session:
         """Return a task's scores with what predicting without looking earns."""
         [entry] = [each for each in self.parts.prepared if each.task.name == name]
         return replace(scores, baseline=baseline(entry.task, entry.train, entry.dev))
+
+
+def check_config(folder: Path, config: RunConfig, snapshot: Snapshot) -> None:
+    """Raise unless a checkpoint is of this configuration."""
+    if snapshot.state["config"] != digest(config):
+        raise UserError(
+            f"{folder}: its checkpoint is of another configuration than {folder / RUN}; put the "
+            "file back as it was, or start another run"
+        )
 
 
 def digest(config: RunConfig) -> str:

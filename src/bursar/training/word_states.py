@@ -14,7 +14,7 @@ from bursar.files import whole_file
 from bursar.models.bilstm import BiLSTMEncoder
 from bursar.models.multitask import MultiTaskModel
 from bursar.tasks.batches import FROZEN_STATES
-from bursar.tasks.cache import default_cache
+from bursar.tasks.cache import cache_folder
 from bursar.tasks.encoding import IDS, Encoded
 from bursar.training.engine import pick_device
 from bursar.training.frozen_states import ROOM, digest, tensor_bytes
@@ -80,7 +80,7 @@ class WordStates:
         self._encoder = encoder
         self._device = pick_device(config.device)
         self._batch = config.evaluate.batch
-        self._folder = (cache or default_cache()) / "words"
+        self._folder = cache_folder(cache, "words")
         self._watchers = watchers
         self._room = room
         weights = (tensor_bytes(tensor) for tensor in encoder.words.state_dict().values())

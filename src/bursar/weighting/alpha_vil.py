@@ -1,5 +1,6 @@
 """α-Variable Importance Learning."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
@@ -79,6 +80,8 @@ class AlphaVIL(Weighting):
             raise ValueError(f"floor: expected a number above 0, found {floor}")
         if not 0 < fraction <= 1:
             raise ValueError(f"fraction: expected a number above 0, at most 1, found {fraction}")
+        if not math.isfinite(start):
+            raise ValueError(f"start: expected a number, found {start}")
         self.tuner = tuner_of(tuner)
         self.weights_on, self.start, self.floor = weights_on, start, floor
         self.fraction, self.fresh, self.joint = fraction, fresh, joint

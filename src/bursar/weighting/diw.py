@@ -61,6 +61,10 @@ class DIW(Weighting):
             raise ValueError(f"tries: expected at least 1, found {tries}")
         if not floor > 0:
             raise ValueError(f"floor: expected a number above 0, found {floor}")
+        if not math.isfinite(rate):
+            raise ValueError(f"rate: expected a number, found {rate}")
+        if not 0 < fraction <= 1:
+            raise ValueError(f"fraction: expected a number above 0, at most 1, found {fraction}")
         self.rate, self.tries, self.floor, self.fraction = rate, tries, floor, fraction
         self._weights = np.ones(len(self.tasks))
         self._previous = -math.inf

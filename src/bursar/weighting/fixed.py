@@ -33,6 +33,8 @@ class Joint(Weighting):
 
     def __init__(self, tasks: Sequence[str], target: str, *, fraction: float = 1.0) -> None:
         super().__init__(tasks, target)
+        if not 0 < fraction <= 1:
+            raise ValueError(f"fraction: expected a number above 0, at most 1, found {fraction}")
         self.fraction = fraction
 
     def weights(self) -> Floats:

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +67,9 @@ class Descent(Tuner):
     momentum: float = 0.5
     batch: int | None = None
 
+    def __post_init__(self) -> None:
+        _check(self, whole=("steps", "batch"), numbers=("lr", "momentum"))
+
     def turns(self, dev: int) -> int:
         """Return how many steps a round takes with this many dev examples."""
         return self.steps
@@ -119,6 +122,11 @@ class ClosedForm(Tuner):
     flat: float = 1e-6
     halvings: int = 5
 
+    def __post_init__(self) -> None:
+        _check(self, whole=("steps",), numbers=("reach", "spread", "flat"))
+        if not (type(self.halvings) is int and self.halvings >= 0):
+            raise ValueError(f"tuner: halvings: expected 0 or more, found {self.halvings!r}")
+
     def tune(self, lever: Lever, alphas: Floats, dev: int) -> Tuning:
         """α ← α - t H⁻¹ ∂L/∂α, the first t of 1, 1/2, 1/4, … that lowers the loss enough."""
         for _ in range(self.steps):
@@ -152,6 +160,18 @@ class ClosedForm(Tuner):
             if found <= loss + 1e-4 * length * descent:
                 return float(length)
         return 0.0
+
+
+def _check(tuner: Tuner, whole: Sequence[str], numbers: Sequence[str]) -> None:
+    """Raise unless these fields are whole numbers from 1 on, or numbers not below 0."""
+    for name in whole:
+        value = getattr(tuner, name)
+        if value is not None and not (type(value) is int and value >= 1):
+            raise ValueError(f"tuner: {name}: expected a whole number above 0, found {value!r}")
+    for name in numbers:
+        value = getattr(tuner, name)
+        if not (isinstance(value, (int, float)) and 0 <= value < math.inf):
+            raise ValueError(f"tuner: {name}: expected a number not below 0, found {value!r}")
 
 
 def tuner_of(spec: Tuner | str | Mapping[str, Any]) -> Tuner:

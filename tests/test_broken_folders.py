@@ -1,0 +1,174 @@
+"""Files of a run folder that are not as they were written: one sentence, never a traceback."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bursar as library
+from bursar.errors import UserError
+from bursar.report.page import write_run_report
+from bursar.training.change import change_tasks
+from bursar.training.folder import finished
+
+GARBAGE = ["", "{", "[]", "null", "5", '"x"', '{"a": 1}']
+Change = Callable[[dict[str, Any]], Any]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    config = {
+        "tasks": ["digits/left", "digits/right"],
+        "budget": {"steps": 4, "batch": 8},
+        "evaluate": {"every": 2, "examples": 10, "keep": "last"},
+    }
+    library.run(config, folder)
+    return folder
+
+
+@pytest.fixture
+def folder(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "run"))
+
+
+def edit(path: Path, change: Change) -> None:
+    values = json.loads(path.read_text())
+    change(values)
+    path.write_text(json.dumps(values))
+
+
+@pytest.mark.parametrize("text", GARBAGE)
+def test_garbage_for_scores_is_named(text: str, folder: Path) -> None:
+    (folder / "scores.json").write_text(text)
+    for use in (finished, library.load, library.resume, write_run_report):
+        with pytest.raises(UserError, match=r"scores.json: expected the scores of a run"):
+            use(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d.update(score="x"),
+        lambda d: d.update(tasks=[]),
+        lambda d: d["tasks"]["digits/left"].update(score=None),
+        lambda d: d["tasks"]["digits/left"].pop("loss"),
+    ],
+)
+def test_scores_of_another_form_are_named(change: Change, folder: Path) -> None:
+    edit(folder / "scores.json", change)
+    with pytest.raises(UserError, match=r"scores.json: expected the scores of a run, found"):
+        finished(folder)
+
+
+def test_scores_of_other_tasks_have_no_report(folder: Path) -> None:
+    edit(folder / "scores.json", lambda d: d["tasks"].update(x=d["tasks"].pop("digits/left")))
+    with pytest.raises(UserError, match="expected the tasks of its journal"):
+        write_run_report(folder)
+
+
+@pytest.mark.parametrize("text", GARBAGE)
+def test_garbage_for_a_model_is_named(text: str, folder: Path) -> None:
+    (folder / "model" / "bursar.json").write_text(text)
+    with pytest.raises(UserError, match="model"):
+        library.load(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d.update(format="x"),
+        lambda d: d.update(format=99),
+        lambda d: d.update(tasks={}),
+        lambda d: d.update(tasks=5),
+        lambda d: d["tasks"].update({"digits/left": {"kind": "foo"}}),
+        lambda d: d["tasks"]["digits/left"].pop("labels"),
+        lambda d: d["tasks"]["digits/left"].update(labels=["a", "b"]),
+        lambda d: d.update(model={"encoder": "lenet"}),
+        lambda d: d.update(model={"foo": 1}),
+        lambda d: d.pop("texts"),
+        lambda d: d.update(texts=True),
+    ],
+)
+def test_a_model_that_says_something_else_is_refused(change: Change, folder: Path) -> None:
+    edit(folder / "model" / "bursar.json", change)
+    with pytest.raises(UserError):
+        library.load(folder)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "heads.safetensors"])
+def test_weights_that_are_cut_or_gone_are_refused(name: str, folder: Path) -> None:
+    path = folder / "model" / name
+    for content in (path.read_bytes()[:200], b"", None):
+        path.unlink()
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(UserError, match="model: expected a whole model, found"):
+            library.load(folder)
+        path.touch()
+
+
+def unfinished(folder: Path) -> Path:
+    """The folder as a kill before the end leaves it; the state of its last checkpoint."""
+    (folder / "scores.json").unlink()
+    for step in folder.glob("checkpoints/step-*"):
+        if step.name != "step-4":
+            shutil.rmtree(step)
+    return folder / "checkpoints" / "step-4" / "state.json"
+
+
+@pytest.mark.parametrize("text", GARBAGE)
+def test_garbage_for_a_state_is_named(text: str, folder: Path) -> None:
+    unfinished(folder).write_text(text)
+    with pytest.raises(UserError, match="step-4: expected a whole checkpoint"):
+        library.resume(folder)
+
+
+def test_no_number_of_a_state_changes_in_silence(folder: Path) -> None:
+    """Every value below the top is changed once; each is noticed."""
+    path = unfinished(folder)
+    before = path.read_text()
+    state = json.loads(before)
+    for key in state:
+        for value in ("x", None, [], {}, -1):
+            path.write_text(json.dumps(state | {key: value}))
+            with pytest.raises(UserError, match="expected a whole checkpoint"):
+                library.resume(folder)
+    for key in state["driver"]:
+        driver = {name: value for name, value in state["driver"].items() if name != key}
+        path.write_text(json.dumps(state | {"driver": driver}))
+        with pytest.raises(UserError, match=r"other bytes in state.json than were written"):
+            library.resume(folder)
+    path.write_text(before)
+    library.resume(folder)
+
+
+def test_a_changed_run_file_is_noticed_by_every_way_to_go_on(folder: Path) -> None:
+    unfinished(folder)
+    run = folder / "run.yaml"
+    run.write_text(run.read_text().replace("batch: 8", "batch: 9"))
+    for go_on in (
+        library.resume,
+        lambda folder: library.resume(folder, steps=8),
+        lambda folder: change_tasks(folder, drop=["digits/left"]),
+    ):
+        with pytest.raises(UserError, match="its checkpoint is of another configuration"):
+            go_on(folder)
+
+
+def test_tasks_are_not_changed_once_the_budget_is_spent(folder: Path) -> None:
+    unfinished(folder)
+    with pytest.raises(UserError, match="all 4 steps of its budget are spent"):
+        change_tasks(folder, drop=["digits/left"])
+
+
+def test_tasks_to_add_are_read_before_anything_is_done(bursar: Any, folder: Path) -> None:
+    unfinished(folder)
+    for said in ("{", "5", "[1]", ""):
+        answer = bursar("resume", folder, "--steps", "8", "--add", said)
+        assert answer.code == 2
+        assert "Traceback" not in answer.err
+    assert "expected YAML" in bursar("resume", folder, "--add", "{").err
