@@ -1,4 +1,4 @@
-"""The synthetic MTL bandit: a policy's wind tunnel."""
+"""The synthetic MTL bandit: tries policies where the truth is known."""
 
 from bursar.bandit.comparison import BanditComparison, BanditStanding, compare
 from bursar.bandit.contenders import CONTENDERS

@@ -75,7 +75,7 @@ class Streams(Decisions):
         return super().state_dict() | {"streams": streams}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Stand where `state_dict` was taken."""
+        """Go on from what `state_dict` returned."""
         super().load_state_dict(state)
         for task, each in self._streams.items():
             each.load_state_dict(state["streams"][task])

@@ -75,7 +75,9 @@ def pretrained_tokenizer(name: str, max_length: int, revision: str | None = None
     with quiet():
         try:
             loaded = AutoTokenizer.from_pretrained(name, revision=revision)
-        except Exception as error:  # of a damaged file the tokenizers library raises no less
+        except (
+            Exception
+        ) as error:  # the tokenizers library raises a bare Exception for a damaged file
             raise UserError(
                 f"model.encoder: found no tokenizer at {name!r}: {first_line(error)}"
             ) from None

@@ -79,7 +79,7 @@ class Driver(ABC):
         return {"step": self.step, "engine": self.engine.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Stand where `state_dict` was taken."""
+        """Go on from what `state_dict` returned."""
         self.step = state["step"]
         self.engine.load_state_dict(state["engine"])
 

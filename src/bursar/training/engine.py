@@ -104,7 +104,7 @@ class Engine:
         return {"streams": self.loader.state_dict(), "spent": asdict(self.spent)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Stand where `state_dict` was taken; a task that was not there starts anew."""
+        """Go on from what `state_dict` returned; a task that was not there starts anew."""
         self.loader.load_state_dict(state["streams"])
         self.spent = Spent(**state["spent"])
 

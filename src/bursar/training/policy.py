@@ -149,7 +149,7 @@ class PolicyDriver(Driver):
         return super().state_dict() | own
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Stand where `state_dict` was taken."""
+        """Go on from what `state_dict` returned."""
         super().load_state_dict(state)
         self.decider.load_state_dict(state["policy"])
         self.rng = streams.restore(state["draws"])

@@ -249,7 +249,7 @@ class Rounds:
         return {"round": self.number, "weighting": self.weighting.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Stand where `state_dict` was taken; the model's tensors are loaded by their owner."""
+        """Go on from what `state_dict` returned; the model's tensors are loaded by their owner."""
         self.number = state["round"]
         self.weighting.load_state_dict(state["weighting"])
 

@@ -188,7 +188,7 @@ class SelectionDriver(Driver):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Stand where `state_dict` was taken."""
+        """Go on from what `state_dict` returned."""
         super().load_state_dict(state)
         self.decider.load_state_dict(state["selector"])
         self._scorer.load_state_dict(state["scorer"])

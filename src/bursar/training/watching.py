@@ -1,4 +1,4 @@
-"""Somebody who wants to see a run go on."""
+"""Watchers: objects that are told how a run goes on."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol

@@ -123,7 +123,7 @@ class WeightingDriver(Driver):
         return super().state_dict() | {"rounds": self.rounds.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Stand where `state_dict` was taken."""
+        """Go on from what `state_dict` returned."""
         super().load_state_dict(state)
         self.rounds.load_state_dict(state["rounds"])
 

@@ -15,7 +15,7 @@ from bursar.report.timeline import influence
 CAPTION = Caption(
     "Weights",
     "An α above 1 says that the target wants more of a task's update, below 1 less; the weights "
-    "add these wishes up.",
+    "are the sum of these corrections over the rounds.",
 )
 
 
