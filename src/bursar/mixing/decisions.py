@@ -161,7 +161,7 @@ class Decisions:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned, in a mixture of the same data sets and settings."""
+        """Go on from what `state_dict` returned, in a mixture of the same sets and settings."""
         self._check(state)
         self.policy.load_state_dict(state["policy"])
         self._rng = restore(state["rng"])

@@ -137,7 +137,7 @@ class Mixer(Decisions):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned, in a mixture of the same data sets and settings."""
+        """Go on from what `state_dict` returned, in a mixture of the same sets and settings."""
         super().load_state_dict(state)
         self._items = {int(number): items for number, items in state["items"].items()}
         for task, order in self.orders.items():
