@@ -9,6 +9,7 @@ import pytest
 
 from bursar.errors import UserError
 from bursar.tasks import encoding as module
+from bursar.tasks.cache import default_cache
 from bursar.tasks.encoding import encode
 from bursar.tasks.kinds import Choose, Classify, Kind, Regress, Span, Tag
 from bursar.tasks.rows import Answer, ChoiceRow, ImageRow, QuestionRow, Row, TextRow, WordsRow
@@ -299,10 +300,10 @@ def test_the_cache_folder_is_the_environments(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("BURSAR_CACHE", str(tmp_path))
-    assert module.default_cache() == tmp_path
+    assert default_cache() == tmp_path
     monkeypatch.delenv("BURSAR_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert module.default_cache() == tmp_path / "bursar"
+    assert default_cache() == tmp_path / "bursar"
 
 
 def test_what_is_on_disk_explains_itself(tokenizer: Tokenizer, tmp_path: Path) -> None:

@@ -68,7 +68,9 @@ class Descent(Tuner):
     batch: int | None = None
 
     def __post_init__(self) -> None:
-        _check(self, whole=("steps", "batch"), numbers=("lr", "momentum"))
+        _check(self, whole=("steps",), numbers=("lr", "momentum"))
+        if self.batch is not None and not (type(self.batch) is int and self.batch >= 1):
+            raise ValueError(f"tuner: batch: expected 1 or more, or none, found {self.batch!r}")
 
     def turns(self, dev: int) -> int:
         """Return how many steps a round takes with this many dev examples."""
@@ -123,9 +125,7 @@ class ClosedForm(Tuner):
     halvings: int = 5
 
     def __post_init__(self) -> None:
-        _check(self, whole=("steps",), numbers=("reach", "spread", "flat"))
-        if not (type(self.halvings) is int and self.halvings >= 0):
-            raise ValueError(f"tuner: halvings: expected 0 or more, found {self.halvings!r}")
+        _check(self, whole=("steps", "halvings"), numbers=("reach", "spread", "flat"))
 
     def tune(self, lever: Lever, alphas: Floats, dev: int) -> Tuning:
         """α ← α - t H⁻¹ ∂L/∂α, the first t of 1, 1/2, 1/4, … that lowers the loss enough."""
@@ -163,15 +163,13 @@ class ClosedForm(Tuner):
 
 
 def _check(tuner: Tuner, whole: Sequence[str], numbers: Sequence[str]) -> None:
-    """Raise unless these fields are whole numbers from 1 on, or numbers not below 0."""
-    for name in whole:
+    """Raise unless these fields are whole numbers, or any numbers, not below 0."""
+    for name in (*whole, *numbers):
         value = getattr(tuner, name)
-        if value is not None and not (type(value) is int and value >= 1):
-            raise ValueError(f"tuner: {name}: expected a whole number above 0, found {value!r}")
-    for name in numbers:
-        value = getattr(tuner, name)
-        if not (isinstance(value, (int, float)) and 0 <= value < math.inf):
-            raise ValueError(f"tuner: {name}: expected a number not below 0, found {value!r}")
+        wanted = int if name in whole else (int, float)
+        if isinstance(value, bool) or not (isinstance(value, wanted) and value >= 0):
+            kind = "whole number" if name in whole else "number"
+            raise ValueError(f"tuner: {name}: expected a {kind} not below 0, found {value!r}")
 
 
 def tuner_of(spec: Tuner | str | Mapping[str, Any]) -> Tuner:
