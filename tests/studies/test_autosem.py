@@ -26,7 +26,7 @@ from bursar.studies.autosem.warm_start import nearest, suggested
 from bursar.studies.auxiliaries import AUXILIARIES, Sizes, auxiliary_tasks, network
 from bursar.training.folder import config_of, finished
 
-SIZES = Sizes(primary=32, auxiliary=64, permuted=64, dev=40)
+SIZES = Sizes(primary=32, auxiliary=64, dev=40)
 CONFIG = {
     "name": "toy",
     "budget": {"steps": 12, "batch": 8},

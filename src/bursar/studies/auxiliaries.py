@@ -1,9 +1,12 @@
 """A primary task and auxiliaries of which one knows whether they help: a test bed for AutoSeM.
 
 All tasks read vectors of normal numbers. Two hidden directions span a plane; the primary asks in
-which half of it a vector falls, and has few examples. `shared` asks which of eight sectors it is;
-`permuted` has the same question with its answers shuffled; `unrelated` asks for the sign of a loud
-coordinate, and is soon learned.
+which half of it a vector falls, and has few examples. `shared` asks in which of eight sectors, and
+has many. `permuted` has that question on the primary's own examples, with its answers shuffled.
+`unrelated` reads coordinates that are zero for all others, and asks for the sign of a direction.
+
+So, mixed one to one with the primary, `shared` helps much, `unrelated` neither helps nor hurts, and
+`permuted` hurts.
 """
 
 from dataclasses import dataclass
@@ -27,8 +30,8 @@ INPUTS = 60
 CLASSES = {"primary": 2, "shared": 8, "permuted": 8, "unrelated": 2}
 WIDTH = 128
 BOTTLENECK = 16
-LOUD = 5.0
-"""How much larger the coordinate is that the unrelated task asks for."""
+OWN = 10
+"""How many of the inputs only the unrelated task reads."""
 
 
 @dataclass(frozen=True)
@@ -36,15 +39,13 @@ class Sizes:
     """How many examples there are.
 
     Args:
-        primary: training examples of the primary.
+        primary: training examples of the primary, and of `permuted`.
         auxiliary: those of `shared` and `unrelated`.
-        permuted: those of `permuted`; a network of this size learns them by heart, over time.
         dev: of each task.
     """
 
     primary: int = 48
     auxiliary: int = 2000
-    permuted: int = 500
     dev: int = 1000
 
 
@@ -63,8 +64,7 @@ def auxiliary_tasks(seed: int, sizes: Sizes | None = None) -> list[Task]:
 
 
 def _task(name: str, seed: int, sizes: Sizes) -> Task:
-    counts = {PRIMARY: sizes.primary, "permuted": sizes.permuted}
-    count = counts.get(name, sizes.auxiliary)
+    count = sizes.primary if name in (PRIMARY, "permuted") else sizes.auxiliary
     return from_data(
         name,
         train=_examples(name, "train", seed, count),
@@ -75,9 +75,10 @@ def _task(name: str, seed: int, sizes: Sizes) -> Task:
 
 
 def _examples(name: str, split: str, seed: int, count: int) -> torch.utils.data.TensorDataset:
-    inputs = stream(seed, "auxiliaries", name, split).standard_normal((count, INPUTS))
-    if name == "unrelated":
-        inputs[:, 0] *= LOUD
+    drawn_for = PRIMARY if name == "permuted" else name
+    inputs = stream(seed, "auxiliaries", drawn_for, split).standard_normal((count, INPUTS))
+    unread = slice(None, -OWN) if name == "unrelated" else slice(-OWN, None)
+    inputs[:, unread] = 0
     labels = _labels(name, inputs, seed)
     if name == "permuted":
         labels = stream(seed, "permutation", split).permutation(labels)
@@ -87,9 +88,10 @@ def _examples(name: str, split: str, seed: int, count: int) -> torch.utils.data.
 
 
 def _labels(name: str, inputs: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
-    """Return the sector of the plane of two hidden features that each input falls into."""
+    """Return on which side of a hidden direction, or in which sector of a plane, inputs are."""
     if name == "unrelated":
-        return np.asarray(inputs[:, 0] > 0, dtype=np.int64)
+        side = inputs @ stream(seed, "direction").standard_normal(INPUTS)
+        return np.asarray(side > 0, dtype=np.int64)
     features = inputs @ stream(seed, "features").standard_normal((INPUTS, 2))
     turn = stream(seed, "turn").uniform(0, 2 * np.pi)
     angle = (np.arctan2(features[:, 1], features[:, 0]) + turn) % (2 * np.pi)
