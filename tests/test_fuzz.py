@@ -12,6 +12,7 @@ import json
 import os
 import resource
 import shutil
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +33,7 @@ from bursar.report.comparison_body import comparison_body
 from bursar.report.folder import read_folder
 from bursar.report.run_body import run_body
 from bursar.run_info import RunInfo
+from bursar.studies.improve import improve_runs
 from bursar.tasks.encoding import encode
 from bursar.tasks.files import FORMATS, from_files
 from bursar.tasks.tokenizer import Tokenizer
@@ -258,6 +260,8 @@ def test_journals_are_read_or_refused(
         run = read_folder(folder)
         run_body(run)
         comparison_body({"one": [run]})
+    with sentence(), warnings.catch_warnings(action="ignore"):  # so few draws teach little
+        improve_runs([folder], folder / "policy.yaml")
     repair(path)
 
 
