@@ -217,10 +217,10 @@ def test_a_score_that_a_task_has_not_is_refused(tmp_path: Path) -> None:
                 "weighting": {
                     "name": "alpha_vil",
                     "target": "a",
-                    "tuner": {"name": "descent", "steps": 0},
+                    "tuner": {"name": "descent", "steps": -1},
                 }
             },
-            "steps: expected a whole number above 0, found 0",
+            "steps: expected a whole number from 0 on, found -1",
         ),
         (
             {
@@ -240,7 +240,7 @@ def test_a_score_that_a_task_has_not_is_refused(tmp_path: Path) -> None:
                     "tuner": {"name": "closed_form", "halvings": "x"},
                 }
             },
-            "halvings: expected 0 or more, found 'x'",
+            "halvings: expected a whole number from 0 on, found 'x'",
         ),
         ({"model": {"freeze": 1}}, "model.freeze: the encoder cnn has no such thing"),
         ({"model": {"pooling": "pair"}}, "model.pooling: the encoder cnn has no such thing"),

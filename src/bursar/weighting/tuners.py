@@ -68,7 +68,8 @@ class Descent(Tuner):
     batch: int | None = None
 
     def __post_init__(self) -> None:
-        _check(self, whole=("steps", "batch"), numbers=("lr", "momentum"))
+        whole = {"steps": 0} if self.batch is None else {"steps": 0, "batch": 1}
+        _check(self, whole, finite=("lr", "momentum"))
 
     def turns(self, dev: int) -> int:
         """Return how many steps a round takes with this many dev examples."""
@@ -123,9 +124,9 @@ class ClosedForm(Tuner):
     halvings: int = 5
 
     def __post_init__(self) -> None:
-        _check(self, whole=("steps",), numbers=("reach", "spread", "flat"))
-        if not (type(self.halvings) is int and self.halvings >= 0):
-            raise ValueError(f"tuner: halvings: expected 0 or more, found {self.halvings!r}")
+        _check(self, whole={"steps": 0, "halvings": 0}, finite=("spread", "flat"))
+        if not (isinstance(self.reach, (int, float)) and self.reach >= 0):  # any reach is math.inf
+            raise ValueError(f"tuner: reach: expected a number not below 0, found {self.reach!r}")
 
     def tune(self, lever: Lever, alphas: Floats, dev: int) -> Tuning:
         """α ← α - t H⁻¹ ∂L/∂α, the first t of 1, 1/2, 1/4, … that lowers the loss enough."""
@@ -162,13 +163,15 @@ class ClosedForm(Tuner):
         return 0.0
 
 
-def _check(tuner: Tuner, whole: Sequence[str], numbers: Sequence[str]) -> None:
-    """Raise unless these fields are whole numbers from 1 on, or numbers not below 0."""
-    for name in whole:
+def _check(tuner: Tuner, whole: Mapping[str, int], finite: Sequence[str]) -> None:
+    """Raise unless these fields are whole numbers from a least one on, or numbers not below 0."""
+    for name, least in whole.items():
         value = getattr(tuner, name)
-        if value is not None and not (type(value) is int and value >= 1):
-            raise ValueError(f"tuner: {name}: expected a whole number above 0, found {value!r}")
-    for name in numbers:
+        if not (type(value) is int and value >= least):
+            raise ValueError(
+                f"tuner: {name}: expected a whole number from {least} on, found {value!r}"
+            )
+    for name in finite:
         value = getattr(tuner, name)
         if not (isinstance(value, (int, float)) and 0 <= value < math.inf):
             raise ValueError(f"tuner: {name}: expected a number not below 0, found {value!r}")
