@@ -189,6 +189,6 @@ def test_deterministic_algorithms_are_used_inside_and_not_outside() -> None:
 def test_a_checkpoint_without_its_parts_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "step-3").mkdir()
     (tmp_path / "step-3/state.json").write_text('{"step": 3}')
-    with pytest.raises(UserError, match="step-3: expected a whole checkpoint, found no files"):
+    with pytest.raises(UserError, match="step-3: expected a whole checkpoint, found no checksum"):
         checkpoints.load_newest(tmp_path)
     assert checkpoints.load_newest(tmp_path / "nothing") is None
