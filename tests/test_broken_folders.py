@@ -82,6 +82,7 @@ def test_garbage_for_a_model_is_named(text: str, folder: Path) -> None:
     [
         lambda d: d.update(format="x"),
         lambda d: d.update(format=99),
+        lambda d: d.update(format=float("inf")),
         lambda d: d.update(tasks={}),
         lambda d: d.update(tasks=5),
         lambda d: d["tasks"].update({"digits/left": {"kind": "foo"}}),

@@ -463,6 +463,35 @@ def test_the_installed_command_answers_without_a_traceback(tmp_path: Path) -> No
     assert [path.name for path in tmp_path.iterdir()] == ["run.yaml"]
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("def f(:", "invalid syntax"),
+        ("x = unknown_name", "NameError: name 'unknown_name' is not defined"),
+        ("raise RuntimeError('two\\nlines')", "RuntimeError: two lines"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_one_sentence(
+    bursar: Bursar, project: Path, tmp_path: Path, text: str, reason: str
+) -> None:
+    (project.parent / "a_broken_module.py").write_text(f"{text}\n")
+    broken = ("--set", "policy=a_broken_module:Mine")
+    said = bursar("run", project, "--out", tmp_path / "run", *broken)
+    assert said.code == 2
+    [sentence] = said.err.splitlines()
+    assert f"policy: expected module:Class, found 'a_broken_module:Mine' ({reason}" in sentence
+    assert not (tmp_path / "run").exists()
+
+
+def test_files_of_the_working_directory_do_not_stand_for_pythons_own(tmp_path: Path) -> None:
+    for name in ("queue", "sklearn", "typer"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('not the right module')\n")
+    command = [sys.executable, "-m", "bursar", "tasks", "--no-sizes"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "digits/left" in done.stdout
+
+
 def test_a_terminal_gets_a_bar_with_shares_loss_and_speed() -> None:
     screen = StringIO()
     console = Console(file=screen, force_terminal=True, width=160)

@@ -1,5 +1,6 @@
 """A run file: what it may say, what it gets for saying something else, and there and back."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bursar.config import RunConfig, build_decider, changed, dump, load, parse, read_value
+from bursar.config.dialect import write_value
 from bursar.errors import UserError
 from bursar.policies import POLICIES, Policy
 from bursar.run_info import RunInfo
@@ -102,6 +104,9 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes("tasks: [é]".encode("latin-1"))
     with pytest.raises(UserError, match="expected UTF-8"):
         load(tmp_path / "latin.yaml")
+    os.mkfifo(tmp_path / "pipe.yaml")
+    with pytest.raises(UserError, match="expected a file, found a pipe or a device"):
+        load(tmp_path / "pipe.yaml")
 
 
 def test_yaml_is_read_as_people_mean_it() -> None:
@@ -113,6 +118,45 @@ def test_yaml_is_read_as_people_mean_it() -> None:
         "flag": True,
         "y": "x",
     }
+
+
+def test_what_an_older_yaml_took_for_numbers_and_dates_is_text() -> None:
+    texts = ["12:30", "007", "2020-01-01", "2020-99-99", "1_000", "0b11", "="]
+    assert read_value(f"[{', '.join(texts)}]", "here") == texts
+    assert read_value("[0, -5, 0x1F, 1., .5, 1.5e5, .inf]", "here") == [
+        0,
+        -5,
+        31,
+        1.0,
+        0.5,
+        150000.0,
+        float("inf"),
+    ]
+    for text in [*texts, "1.5e5", "0x1F", "0o17", ".5", "true", "no", "null", ".nan", "1e5"]:
+        assert read_value(write_value({"label": text}), "here") == {"label": text}
+
+
+@pytest.mark.parametrize("text", ["!!int x", "!!float x", "!!timestamp x", "!!binary x"])
+def test_a_value_that_is_not_what_it_says_is_one_sentence(text: str) -> None:
+    with pytest.raises(UserError, match=r"here.*: expected YAML, "):
+        read_value(f"a: {text}", "here")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"budget": {"steps": True}},
+        {"optimizer": {"lr": True}},
+        {"evaluate": {"every": False}},
+        {"seed": True},
+        {"model": {"layers": True}},
+        {"model": {"dropout": False}},
+        {"model": {"conditional": {"freeze": True}}},
+    ],
+)
+def test_true_is_no_number(said: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=r"expected a number, found (True|False)"):
+        parse({"tasks": ["a"], **said}, "run.yaml")
 
 
 @pytest.fixture

@@ -145,6 +145,9 @@ def test_standard_input_and_a_format_that_no_name_says(
     assert len(from_file.out.splitlines()) == 2
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
     assert bursar(*asked, "-", "--input-format", "csv").out == from_file.out
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"title\na good one\n")))
+    wrong = bursar(*asked, "-", "--input-format", "csv")
+    assert wrong.err.startswith("bursar: standard input, row 2: no column 'text'")
     refused = bursar(*asked, odd)
     assert (refused.code, refused.out) == (2, "")
     assert "its name does not say its format; give --input-format" in refused.err

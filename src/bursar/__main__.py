@@ -1,6 +1,11 @@
 """`python -m bursar`: the command line."""
 
-from bursar.cli import main
+import sys
 
 if __name__ == "__main__":
+    # Python puts the working directory first, where a user's queue.py would stand for Python's own.
+    if not sys.flags.safe_path:
+        sys.path.append(sys.path.pop(0))
+    from bursar.cli import main
+
     main()

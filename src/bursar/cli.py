@@ -44,6 +44,7 @@ app = typer.Typer(
 )
 MOST_RATIOS = 10
 """Ratios in a table; the report has all of them."""
+PLANNED = ("rows", "cut", "dev rows", "cut", "tokens each", "share of examples", "epochs")
 out = Console(highlight=False, markup=False, emoji=False)  # names are printed as they are
 
 DataOption = Annotated[
@@ -291,6 +292,9 @@ def predict(
     to: Annotated[Path, typer.Option("--out", help="Folder of submission files.")] = Path(
         "submission"
     ),
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite a submission file that is there.")
+    ] = False,
     data: DataOption = None,
     trust: TrustOption = False,
 ) -> None:
@@ -303,11 +307,13 @@ def predict(
     bursar predict runs/small-glue --task glue/rte test --format glue --out submission
     """
     from bursar.errors import unknown
-    from bursar.tasks.submissions import mrqa_lines, write_submission
+    from bursar.tasks.submissions import mrqa_lines, submission_file, write_submission
     from bursar.training.inference import load_run
 
     if style not in ("jsonl", "glue", "mrqa"):
         raise unknown("format", style, ["jsonl", "glue", "mrqa"], "--format")
+    if style == "glue":
+        submission_file(to, task, source, force=force)  # before anything is computed
     with busy("predicting"), _file_of(source) as place:
         trained = load_run(folder, data=data, trust_code=trust)
         found = trained.predictions(task, place, format=input_format)
@@ -315,7 +321,8 @@ def predict(
         raise UserError(f"--probabilities: a task such as {task} has none")
     if style == "glue":
         answers = [each.answer for each in found]
-        out.print(str(write_submission(to, trained.task(task), source, answers)), soft_wrap=True)
+        written = write_submission(to, trained.task(task), source, answers, force=force)
+        out.print(str(written), soft_wrap=True)
         return
     if style == "mrqa":
         print(*mrqa_lines((each.id, each.answer) for each in found), sep="\n")
@@ -343,7 +350,10 @@ def _file_of(source: str) -> Iterator[str]:
         path = Path(folder, "standard-input")
         with path.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
-        yield str(path)
+        try:
+            yield str(path)
+        except UserError as error:  # nobody knows the copy by its name
+            raise UserError(str(error).replace(str(path), "standard input")) from None
 
 
 @app.command()
@@ -532,7 +542,7 @@ def plan(file: RunFile, sets: Sets = None, data: DataOption = None) -> None:
 
     config = configs.load(file, sets or (), data)
     table = Table(Column("task", no_wrap=True))
-    for column in ("rows", "dev rows", "tokens each", "cut", "share of examples", "epochs"):
+    for column in PLANNED:
         table.add_column(column, justify="right")
     with showing(quiet=False) as shower:
         planned = plan_run(config, watchers=Watchers([shower.view(config)]))
@@ -540,17 +550,15 @@ def plan(file: RunFile, sets: Sets = None, data: DataOption = None) -> None:
         table.add_row(
             row.task,
             f"{row.rows:,}",
+            f"{row.cut:,}",
             f"{row.dev:,}",
+            f"{row.dev_cut:,}",
             f"{row.length:.0f}",
-            f"{row.cut:.0%}",
             f"{row.share:.1%}",
             f"{row.epochs:.2f}",
         )
     out.print(table)
     out.print(_budget_words(config), soft_wrap=True)
-    for row in planned:
-        if row.lost:
-            out.print(f"{row.task}: {row.lost:,} answers are lost where their text is cut.")
 
 
 def _budget_words(config: "RunConfig") -> str:

@@ -50,3 +50,10 @@ def test_a_mistake_is_named(tmp_path):
         bandit_report(tmp_path, ["progres"])
     with pytest.raises(UserError, match="arms: expected at least 1, found 0"):
         bandit_report(tmp_path, arms=0)
+
+
+def test_a_page_of_somebody_else_is_left_alone(tmp_path):
+    (tmp_path / "report.html").write_text("mine")
+    with pytest.raises(UserError, match="bursar has not written this file"):
+        bandit_report(tmp_path, ["random"], **SMALL)
+    assert (tmp_path / "report.html").read_text() == "mine"

@@ -263,3 +263,17 @@ def test_the_room_loads_neither_torch_nor_plotly():
 
 def test_tables_escape_their_head():
     assert "&lt;i&gt;" in document.table(["<i>"], [])
+
+
+def test_a_page_of_somebody_else_is_left_alone(make_run, short, tmp_path):
+    folder = make_run(*short, scores=scores())
+    write_run_report(folder)
+    write_run_report(folder)  # a page of ours is written again
+    for place, write in (
+        (folder, lambda: write_run_report(folder)),
+        (tmp_path, lambda: write_comparison_report({"a": [folder]}, tmp_path, "a")),
+    ):
+        (place / "report.html").write_text("<html>mine</html>")
+        with pytest.raises(UserError, match=r"report.html: bursar has not written this file"):
+            write()
+        assert (place / "report.html").read_text() == "<html>mine</html>"

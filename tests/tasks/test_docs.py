@@ -1,11 +1,13 @@
 """What docs/tasks.md says of files is so."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from bursar.tasks.catalogue import ENTRIES
 from bursar.tasks.catalogue.entry import FilesEntry
+from bursar.tasks.files import from_files
 from bursar.tasks.readers import Jsonl
 from bursar.tasks.rows import Answer, QuestionRow, TextRow
 from bursar.tasks.shapes import Questions, Texts
@@ -51,3 +53,22 @@ def test_every_layout_is_on_the_page(entry: FilesEntry) -> None:
 def test_every_submission_file_is_on_the_page() -> None:
     for file in (*GLUE_FILES.values(), *SUPERGLUE_FILES.values()):
         assert f"`{file}`" in PAGE
+
+
+def test_tags_that_mark_no_entities_are_scored_by_accuracy(tmp_path: Path) -> None:
+    (tmp_path / "pos.conll").write_text("a\tDET\ndog\tNOUN\n\nit\tPRON\nran\tVERB\n\n")
+    (tmp_path / "ner.conll").write_text("in\tO\nRome\tB-place\n\nin\tO\nOslo\tB-place\n\n")
+    names = {}
+    for name in ("pos", "ner"):
+        path = tmp_path / f"{name}.conll"
+        task = from_files(name, kind="tag", train=path, dev=path, text="words", label="tags")
+        names[name] = [metric.name for metric in task.metrics]
+    assert names == {"pos": ["accuracy"], "ner": ["entity_f1"]}
+
+
+def test_the_install_line_of_the_readme_names_what_is_there() -> None:
+    home = Path(__file__).parents[2]
+    assert "pip install -c constraints.txt '.[all]'" in (home / "README.md").read_text()
+    assert (home / "constraints.txt").exists()
+    project = tomllib.loads((home / "pyproject.toml").read_text())["project"]
+    assert "all" in project["optional-dependencies"]

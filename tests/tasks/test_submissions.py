@@ -109,6 +109,16 @@ def test_a_failed_write_leaves_the_previous_file_whole(tmp_path: Path) -> None:
     path = write_submission(tmp_path, rte, "test", ["a", "b"])
     before = path.read_text()
     with pytest.raises(ValueError, match="zip"):
-        write_submission(tmp_path, rte, "test", ["a"])
+        write_submission(tmp_path, rte, "test", ["a"], force=True)
     assert path.read_text() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_is_there_is_overwritten_by_force_only(tmp_path: Path) -> None:
+    (tmp_path / "RTE.tsv").write_text("mine")
+    rte = task("glue/rte", "0", "1")
+    with pytest.raises(UserError, match=r"RTE.tsv: expected no file, .* with --force"):
+        write_submission(tmp_path, rte, "test", ["a", "b"])
+    assert (tmp_path / "RTE.tsv").read_text() == "mine"
+    write_submission(tmp_path, rte, "test", ["a", "b"], force=True)
+    assert (tmp_path / "RTE.tsv").read_text() != "mine"

@@ -1,5 +1,6 @@
 """What can be found before a training is found before anything is written."""
 
+import json
 import logging
 import sys
 from collections.abc import Callable, Mapping
@@ -11,8 +12,9 @@ import transformers
 
 from bursar.config import RunConfig
 from bursar.errors import UserError
+from bursar.journal import Step, read
 from bursar.models.encoders import _long_enough
-from bursar.policies import ActivePrioritization
+from bursar.policies import ActivePrioritization, Random
 from bursar.tasks.task import Task
 from bursar.training.plan import plan
 from bursar.training.run import run
@@ -39,6 +41,130 @@ def test_a_batch_that_is_larger_than_its_task_is_said(
     caplog.clear()
     plan(RunConfig(tasks=["digits/left"], budget={"batch": 5000}))
     assert "digits/left: a batch has all of its" in caplog.text
+
+
+def test_a_batch_of_any_size_has_what_there_is(toy: Toy, toys: Toys, tmp_path: Path) -> None:
+    every = run(toy(budget={"steps": 3, "batch": 30}), tmp_path / "all", tasks=toys)
+    huge = run(toy(budget={"steps": 3, "batch": 10**20}), tmp_path / "huge", tasks=toys)
+    assert huge.tasks == every.tasks
+
+
+def csv_task(path: Path, rows: list[tuple[str, str]]) -> dict[str, Any]:
+    path.write_text("text,y\n" + "".join(f"{text},{label}\n" for text, label in rows))
+    return {"name": "t", "train": str(path), "dev": str(path), "text": "text", "label": "y"}
+
+
+SMALL = {"encoder": "small", "width": 16, "vocabulary": 64, "max_length": 16}
+
+
+def test_a_plan_counts_the_batches_that_a_task_can_fill(tmp_path: Path) -> None:
+    task = csv_task(tmp_path / "t.csv", [(f"a {n}", str(n % 2)) for n in range(20)])
+    config = {"tasks": [task], "model": SMALL, "budget": {"steps": 4, "batch": 1000}}
+    [planned] = plan(RunConfig(**config))
+    assert planned.epochs == 4
+    run(config, tmp_path / "run")
+    steps = [record for record in read(tmp_path / "run" / "journal.jsonl") if type(record) is Step]
+    assert sum(step.examples or 0 for step in steps) == 4 * 20
+
+
+def test_rows_that_are_cut_are_said_split_by_split(
+    bursar: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [("word " * (40 if n < 6 else 2), str(n % 2)) for n in range(20)]
+    task = csv_task(tmp_path / "t.csv", rows)
+    csv_task(tmp_path / "dev.csv", rows[:4])
+    config = {
+        "tasks": [task | {"dev": str(tmp_path / "dev.csv")}],
+        "model": SMALL,
+        "budget": {"steps": 2},
+    }
+    (tmp_path / "run.yaml").write_text(json.dumps(config))
+    said = bursar("plan", tmp_path / "run.yaml")
+    cells = [[cell.strip() for cell in line.split("│")] for line in said.out.splitlines()]
+    assert ["t", "20", "6", "4", "4"] in [row[1:6] for row in cells]
+    planned = caplog.messages.copy()
+    assert planned == [
+        "t, train: 6 of 20 rows are cut at model.max_length=16",
+        "t, dev: 4 of 4 rows are cut at model.max_length=16",
+    ]
+    caplog.clear()
+    run(config, tmp_path / "run")
+    assert caplog.messages == planned
+
+
+def test_answers_that_no_window_holds_are_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "s.jsonl"
+    long = " ".join(str(n) for n in range(60))
+    answers = [long if n < 3 else "Bob" for n in range(8)]
+    rows = [{"q": "who?", "c": f"it was Bob {long}", "a": answer} for answer in answers]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = {"name": "t", "kind": "span", "train": str(path), "dev": str(path)}
+    config = {
+        "tasks": [task | {"text": "q", "pair": "c", "label": "a"}],
+        "model": SMALL,
+        "budget": {"steps": 2},
+    }
+    plan(RunConfig(**config))
+    planned = list(caplog.messages)
+    assert all(message.endswith(", and 3 answers are lost") for message in planned)
+    assert [message.partition(":")[0] for message in planned] == ["t, train", "t, dev"]
+    caplog.clear()
+    run(config, tmp_path / "run")
+    assert caplog.messages == planned
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"text": None}, "text: expected the name of a column, found None"),
+        ({"label": ["y"]}, r"label: expected the name of a column, found \['y'\]"),
+        ({"id": 5}, "id: expected the name of a column, found 5"),
+        ({"metrics": ["f1", 3]}, "metrics: expected a list of names, found"),
+        ({"kind": "choose", "choices": "c"}, "choices: expected a list of names, found 'c'"),
+    ],
+)
+def test_columns_and_metrics_have_names(said: dict[str, Any], words: str, tmp_path: Path) -> None:
+    task = csv_task(tmp_path / "t.csv", [(f"a {n}", str(n % 2)) for n in range(4)])
+    refused({"tasks": [task | said], "model": SMALL}, tmp_path / "run", f"tasks: t: {words}")
+
+
+class NoJson(Random):
+    name = "no_json"
+
+    def _state(self) -> dict[str, Any]:
+        return {"seen": self.drawn} if self.draws else {}
+
+
+class NoJsonAtAll(NoJson):
+    def _state(self) -> dict[str, Any]:
+        return {"seen": self.drawn}
+
+
+class NoDistribution(Random):
+    name = "none"
+
+    def probabilities(self) -> Any:
+        return None
+
+
+def own(cls: type) -> dict[str, Any]:
+    return {"tasks": ["a", "b", "c"], "policy": f"{cls.__module__}:{cls.__name__}"}
+
+
+def test_a_policy_of_ones_own_is_asked_before_anything_is_written(
+    toys: Toys, tmp_path: Path
+) -> None:
+    refused(own(NoDistribution), tmp_path / "run", "policy none, draw 1: .* NoneType", tasks=toys)
+    words = r"policy .*:NoJsonAtAll: expected state_dict\(\) to return what JSON can hold"
+    refused(own(NoJsonAtAll), tmp_path / "run", words, tasks=toys)
+
+
+def test_a_state_that_json_cannot_hold_is_one_sentence(toys: Toys, tmp_path: Path) -> None:
+    config = own(NoJson) | {"budget": {"steps": 4}, "evaluate": {"every": 2}}
+    with pytest.raises(UserError, match=r"step 2: no checkpoint can be written: .* ndarray"):
+        run(config, tmp_path / "run", tasks=toys)
 
 
 def test_weightings_of_parts_are_refused_before_anything_is_written(
@@ -94,7 +220,7 @@ def test_a_score_that_a_task_has_not_is_refused(tmp_path: Path) -> None:
                     "tuner": {"name": "descent", "steps": -1},
                 }
             },
-            "steps: expected a whole number not below 0, found -1",
+            "steps: expected a whole number from 0 on, found -1",
         ),
         (
             {
@@ -114,7 +240,7 @@ def test_a_score_that_a_task_has_not_is_refused(tmp_path: Path) -> None:
                     "tuner": {"name": "closed_form", "halvings": "x"},
                 }
             },
-            "halvings: expected a whole number not below 0, found 'x'",
+            "halvings: expected a whole number from 0 on, found 'x'",
         ),
         ({"model": {"freeze": 1}}, "model.freeze: the encoder cnn has no such thing"),
         ({"model": {"pooling": "pair"}}, "model.pooling: the encoder cnn has no such thing"),

@@ -363,6 +363,15 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_checkpoint(
     resume(tmp_path / "run", tasks=toys)
 
 
+def test_a_run_that_stops_before_its_first_checkpoint_says_so(
+    toys: Toys, toy: Toy, tmp_path: Path
+) -> None:
+    config = toy(optimizer={"lr": 1e30, "clip": 0}, evaluate={"every": 8})
+    with pytest.raises(RunInterruptedError, match=r"no checkpoint was written yet$") as caught:
+        run(config, tmp_path / "run", tasks=toys)
+    assert "is whole" not in str(caught.value)
+
+
 def test_a_gradient_that_is_no_number_never_reaches_the_weights(
     toys: Toys, toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,6 +136,23 @@ def test_a_whole_dev_slope_is_the_mean_over_examples_of_unequal_chunks():
     assert runner.loss(DevLoss((0.0, 0.0))) == pytest.approx(slope.loss, rel=1e-6)
 
 
+def test_a_dev_batch_is_made_when_the_one_before_is_done_with(monkeypatch):
+    """However many dev batches there are, they are never all in memory."""
+    runner, happened = rounds(AlphaVIL(TASKS, "near")), []
+    runner.advance()
+    dev = runner.feed.dev
+
+    def watched(batch, turn):
+        for work in dev(batch, turn):
+            happened.append("made")
+            yield Work(work.examples, lambda work=work: happened.append("used") or work.losses())
+
+    monkeypatch.setattr(runner.feed, "dev", watched)
+    runner.slope(DevSlope((0.0, 0.0)))
+    runner.loss(DevLoss((0.0, 0.0)))
+    assert happened == ["made", "used"] * 6
+
+
 @pytest.mark.parametrize(
     "build",
     [

@@ -45,11 +45,19 @@ def own_class(name: str, base: type[Any], where: str, folder: str | None) -> Any
     with _behind_the_installed(folder):
         try:
             cls = getattr(import_module(module), attribute)
-        except (ImportError, AttributeError, ValueError, TypeError, SyntaxError) as error:
-            raise UserError(f"{where}: expected module:Class, found {name!r} ({error})") from None
+        except Exception as error:  # the module is the user's: anything may go wrong in it
+            raise UserError(
+                f"{where}: expected module:Class, found {name!r} ({_in_a_line(error)})"
+            ) from error
     if not (isinstance(cls, type) and issubclass(cls, base)):
         raise UserError(f"{where}: expected a subclass of {base.__name__} at {name!r}")
     return cls
+
+
+def _in_a_line(error: Exception) -> str:
+    said = " ".join(str(error).split())
+    usual = isinstance(error, (ImportError, AttributeError, SyntaxError))
+    return said if usual else f"{type(error).__name__}: {said}"
 
 
 @contextmanager

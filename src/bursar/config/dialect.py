@@ -8,16 +8,25 @@ import yaml
 
 from bursar.errors import UserError
 
-_BOOL, _FLOAT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:float"
-_POWER_OF_TEN = re.compile(r"^[-+]?[0-9]+[eE][-+]?[0-9]+$")
+_KEPT = ("tag:yaml.org,2002:null", "tag:yaml.org,2002:merge")
+_BOOL = re.compile("^(?:true|false)$", re.IGNORECASE)
+_INT = re.compile(r"^(?:[-+]?(?:0|[1-9][0-9]*)|0x[0-9a-fA-F]+)$")
+_FLOAT = re.compile(
+    r"^(?:[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+"
+    r"|[-+]?\.inf|\.nan)$",
+    re.IGNORECASE,
+)
 _DIGITS = list("-+0123456789")
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as version 1.2 has it: 1e-3 is a number, `yes` is a text, a key stands once."""
+    """YAML as version 1.2 has it: 1e-3 is a number, `yes` is a text, a key stands once.
+
+    What version 1.1 took for numbers to the base of 60 or 8, or for dates, is a text: 12:30, 007.
+    """
 
     yaml_implicit_resolvers = {  # noqa: RUF012 (the parent's type)
-        first: [pair for pair in pairs if pair[0] != _BOOL]
+        first: [pair for pair in pairs if pair[0] in _KEPT]
         for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
@@ -32,10 +41,6 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-_Loader.add_implicit_resolver(_BOOL, re.compile("^(?:true|false)$", re.IGNORECASE), list("tTfF"))
-_Loader.add_implicit_resolver(_FLOAT, _POWER_OF_TEN, _DIGITS)
-
-
 class _Dumper(yaml.SafeDumper):
     """Puts a text that `_Loader` would take for a number, or a break in one, between quotes."""
 
@@ -45,7 +50,10 @@ def _quoted(dumper: _Dumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if breaks else None)
 
 
-_Dumper.add_implicit_resolver(_FLOAT, _POWER_OF_TEN, _DIGITS)
+for _side in (_Loader, _Dumper):
+    _side.add_implicit_resolver("tag:yaml.org,2002:bool", _BOOL, list("tTfF"))
+    _side.add_implicit_resolver("tag:yaml.org,2002:int", _INT, _DIGITS)
+    _side.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, [*_DIGITS, "."])
 _Dumper.add_representer(str, _quoted)
 
 
@@ -60,10 +68,14 @@ def read_value(text: str, where: str) -> Any:
         raise UserError(f"{where}{line}: expected YAML, {problem}") from None
     except RecursionError:
         raise UserError(f"{where}: expected YAML, found it nested too deeply to read") from None
+    except (ValueError, TypeError, LookupError, AttributeError) as error:  # such as `!!int x`
+        raise UserError(f"{where}: expected YAML, found a value that is none: {error}") from None
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """Return what a YAML file that holds a mapping says."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise UserError(f"{path}: expected a file, found a pipe or a device")
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     ValidationError,
     create_model,
@@ -18,13 +16,8 @@ from bursar.config.dialect import write_value
 from bursar.config.prose import sentence
 from bursar.errors import UserError
 from bursar.families import FAMILIES, Family
+from bursar.models.section import Section
 from bursar.models.spec import ModelSpec
-
-
-class Section(BaseModel):
-    """A part of a run file; a key that it does not know is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
 
 
 class Budget(Section):

@@ -2,13 +2,14 @@
 
 import importlib.util
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,
@@ -124,7 +125,10 @@ def _freeze(model: PreTrainedModel, layers: int) -> None:
     stack = _layers(model)
     if layers > len(stack):
         raise UserError(f"model.freeze: found {layers}, but the encoder has {len(stack)} layers")
-    embeddings = getattr(model, "embeddings", None) or model.get_input_embeddings()
+    try:
+        embeddings = getattr(model, "embeddings", None) or model.get_input_embeddings()
+    except NotImplementedError:
+        raise UserError(f"model.freeze: found no embeddings in {type(model).__name__}") from None
     for module in [embeddings, *stack[:layers]]:
         module.requires_grad_(requires_grad=False)
 
@@ -243,8 +247,13 @@ def _long_enough(config: PreTrainedConfig, max_length: int) -> None:
 def _is_causal(model: PreTrainedModel) -> bool:
     """Return whether the vector of a first token is the same whatever follows it."""
     model.eval()
-    ids = torch.tensor([[1, 2, 3, 4], [1, 4, 3, 2]])
-    output = model(input_ids=ids, attention_mask=torch.ones_like(ids))
+    ids = torch.tensor([[1, 2, 3, 4], [1, 5, 6, 7]])
+    try:
+        output = model(input_ids=ids, attention_mask=torch.ones_like(ids))
+    except (RuntimeError, ValueError, TypeError, LookupError, AttributeError) as error:
+        raise UserError(
+            f"model.encoder: a {model.config.model_type} cannot read a text: {first_line(error)}"
+        ) from None
     first: Tensor = output.last_hidden_state[:, 0]
     return bool((first[0] - first[1]).abs().max() < SAME * first.abs().max())
 
@@ -274,17 +283,54 @@ def text_config(folder: str, spec: ModelSpec) -> PreTrainedConfig:
             raise UserError(
                 f"model.layers: found {spec.layers}, but the encoder has {config.num_hidden_layers}"
             )
-        config.num_hidden_layers = spec.layers
+        _cut_layers(config, spec.layers)
     return config
+
+
+def _cut_layers(config: PreTrainedConfig, layers: int) -> None:
+    """Leave only the lower layers in a configuration."""
+    # What a configuration says layer by layer: ModernBERT's and Qwen's, Longformer's.
+    for name in ("layer_types", "attention_window"):
+        if isinstance(each := getattr(config, name, None), list):
+            setattr(config, name, each[:layers])
+    try:
+        config.num_hidden_layers = layers
+    except NotImplementedError:
+        raise UserError(
+            f"model.layers: a {config.model_type} cannot do with fewer layers; expected none, "
+            f"found {layers}"
+        ) from None
 
 
 def _pretrained(folder: str, spec: ModelSpec) -> PreTrainedModel:
     config = text_config(folder, spec)
     with quiet():
-        model: PreTrainedModel = AutoModel.from_pretrained(
-            folder, config=config, revision=spec.revision, dtype=torch.float32
+        try:
+            model, report = AutoModel.from_pretrained(
+                folder,
+                config=config,
+                revision=spec.revision,
+                dtype=torch.float32,
+                output_loading_info=True,
+            )
+        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+            raise UserError(
+                f"model.encoder: {folder}: expected the whole weights of a {config.model_type}, "
+                f"{first_line(error)}"
+            ) from None
+    _check_whole(report["missing_keys"], folder)
+    found: PreTrainedModel = model
+    return found
+
+
+def _check_whole(missing: Iterable[str], folder: str) -> None:
+    """Raise if weights are not there, which transformers would have drawn at random."""
+    names = sorted(name for name in missing if "pooler" not in name)
+    if names:
+        raise UserError(
+            f"model.encoder: {folder}: expected the weights of every layer, found none of "
+            f"{names[0]} ({len(names)} are missing)"
         )
-    return model
 
 
 def pretrained_config(folder: str, revision: str | None = None) -> PreTrainedConfig:
@@ -296,6 +342,10 @@ def pretrained_config(folder: str, revision: str | None = None) -> PreTrainedCon
             raise UserError(
                 f"model.encoder: found no model in {folder}: {first_line(error)}"
             ) from None
+    if not hasattr(config, "hidden_size") or not hasattr(config, "vocab_size"):
+        raise UserError(
+            f"model.encoder: {folder} is a {config.model_type}, expected an encoder of texts"
+        )
     if config.is_encoder_decoder:
         raise UserError(
             f"model.encoder: {folder} is a {config.model_type}, which has a decoder beside its "

@@ -129,7 +129,7 @@ def _about(folder: Path) -> dict[str, Any]:
     try:
         about: dict[str, Any] = json.loads(path.read_text())
         version = int(about["format"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise UserError(f"{path}: expected the description of a model, found {error!r}") from None
     if version > FORMAT:
         raise UserError(f"{path}: found format {version}, this version reads up to {FORMAT}")

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from bursar.errors import UserError
 from bursar.models.conditional.spec import ConditionalSpec, checked
+from bursar.models.section import Section
 
 ENCODERS = ("minilm", "small", "bilstm", "cnn", "lenet")
 """The encoders that have names of their own."""
@@ -25,7 +26,7 @@ _OF_ONE = {
 """What only some encoders with names have."""
 
 
-class AdaptSpec(BaseModel):
+class AdaptSpec(Section):
     """The conditioned model of a finished run, from which a new task starts.
 
     Args:
@@ -35,15 +36,13 @@ class AdaptSpec(BaseModel):
         train_all: train all that the model's own run trained, not the new row and head alone.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     model: str
     row: str | None = None
     head: str | None = None
     train_all: bool = False
 
 
-class ModelSpec(BaseModel):
+class ModelSpec(Section):
     """One shared encoder and a head for each task.
 
     Args:
@@ -77,12 +76,10 @@ class ModelSpec(BaseModel):
         vocabulary: size of the vocabulary learned for `small`.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     encoder: str | None = None
     revision: str | None = None
     over: str | None = None
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {}  # noqa: RUF012 (pydantic copies it)
     given: str | None = None
     layers: int | None = Field(default=None, ge=1)
     freeze: int = Field(default=0, ge=0)

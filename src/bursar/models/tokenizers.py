@@ -83,6 +83,9 @@ def pretrained_tokenizer(name: str, max_length: int, revision: str | None = None
             ) from None
     if not loaded.is_fast:
         raise UserError(f"model.encoder: {name!r} has no fast tokenizer, expected one")
+    # A folder without one gets the empty tokenizer of its architecture.
+    if len(set(loaded.get_vocab().values()) - set(loaded.all_special_ids)) < 2:
+        raise UserError(f"model.encoder: found no tokenizer at {name!r}: its vocabulary is empty")
     return Tokenizer(loaded.backend_tokenizer, max_length, loaded.pad_token_id or 0)
 
 

@@ -142,7 +142,9 @@ class Policy(ABC):
     def _distribution(self) -> NDArray[np.float64]:
         """What `probabilities` returns, known to be a distribution and not to change any more."""
         found = self.probabilities()
-        return found if found is self._accepted else self._accept(found)
+        if found is self._accepted and found is not None:
+            return found
+        return self._accept(found)
 
     def _accept(self, found: NDArray[np.float64]) -> NDArray[np.float64]:
         self._check(found)

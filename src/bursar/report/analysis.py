@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from bursar.files import write_whole
 from bursar.report.captions import Caption
 from bursar.report.curves import Floats
-from bursar.report.document import Plot, document, plots, table, tiles, verbatim
+from bursar.report.document import Plot, document, plots, table, tiles, verbatim, write_page
 from bursar.report.figures.beside_single import beside_single
 from bursar.report.figures.similarity import similarity
 from bursar.report.numbers import UNKNOWN, hundredths
@@ -41,8 +40,7 @@ def write_analysis(analysis: Analysis, folder: Path, title: str) -> Path:
     body = [tiles(facts(analysis)), table(HEAD, rows(analysis)), *plots(made)]
     if analysis.parameters is not None:
         body.append(verbatim(str(analysis.parameters)))
-    write_whole(folder / NAME, document(title, "analysis of the tasks", body))
-    return folder / NAME
+    return write_page(folder / NAME, document(title, "analysis of the tasks", body))
 
 
 def facts(analysis: Analysis) -> dict[str, str]:

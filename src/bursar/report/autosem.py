@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from bursar.files import write_whole
 from bursar.report import captions, figures
-from bursar.report.document import Plot, document, folded, notice, plots, table, tiles
+from bursar.report.document import Plot, document, folded, notice, plots, table, tiles, write_page
 from bursar.report.figures.ratio_map import LEAST
 from bursar.report.figures.search_history import ratio_words
 from bursar.report.numbers import hundredths
@@ -22,8 +21,7 @@ def write_autosem_report(result: AutosemResult, folder: Path) -> Path:
     plotly()
     tasks = ", ".join(result.search.space.tasks)
     page = document(f"AutoSeM for {result.primary}", f"mixing {tasks}", autosem_body(result))
-    write_whole(folder / "report.html", page)
-    return folder / "report.html"
+    return write_page(folder / "report.html", page)
 
 
 def autosem_body(result: AutosemResult) -> list[str]:

@@ -9,10 +9,9 @@ import numpy as np
 
 from bursar.bandit import CONTENDERS, BanditComparison, Environment, compare, simulate
 from bursar.errors import UserError, unknown
-from bursar.files import write_whole
 from bursar.report.captions import Caption
 from bursar.report.curves import Floats, thinned
-from bursar.report.document import Plot, document, plots, table
+from bursar.report.document import Plot, check_page, document, plots, table, write_page
 from bursar.report.style import Look, looks, panels, plotly, safe
 from bursar.rng import stream
 from bursar.studies.counterfactual_bandit import counterfactual_curves
@@ -71,6 +70,7 @@ def bandit_report(
     for what, size in sizes.items():
         if size < 1:
             raise UserError(f"{what}: expected at least 1, found {size}")
+    check_page(out / "report.html")
     makers = {name: CONTENDERS[name] for name in policies if name != COUNTERFACTUAL}
     comparison = compare(makers, **sizes, seed=seed, workers=workers)
     notes = []
@@ -83,8 +83,7 @@ def bandit_report(
         notes.append(primary_note(**sizes, seed=seed))
     lead = ". ".join([", ".join(f"{size} {what}" for what, size in sizes.items()), *notes])
     body = [table(HEAD, rows(comparison)), *plots([Plot(_CAPTION, bandit_curves(comparison))])]
-    out.mkdir(parents=True, exist_ok=True)
-    write_whole(out / "report.html", document("The MTL bandit", lead, body))
+    write_page(out / "report.html", document("The MTL bandit", lead, body))
     return BanditReport(comparison, tuple(notes))
 
 

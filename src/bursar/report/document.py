@@ -4,14 +4,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
+from bursar.errors import UserError
+from bursar.files import write_whole
 from bursar.report.captions import Caption
 
 #: The browser itself sees to it that nothing is loaded from anywhere.
 _ALLOWED = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 )
+#: By this a page is known as one of ours.
+_MARK = '<meta name="generator" content="bursar">'
 #: Named one by one, because plotly's own choice has a button that sends the data away.
 _BUTTONS = [["toImage", "zoom2d", "pan2d", "resetScale2d"]]
 
@@ -34,6 +39,7 @@ def document(title: str, lead: str, body: Sequence[str]) -> str:
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{_ALLOWED}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            _MARK,
             f"<title>{escape(title)}</title>\n<style>\n{style}</style>",
             f"<script>{get_plotlyjs()}</script>\n</head>\n<body>",
             f'<h1>{escape(title)}</h1>\n<p class="lead">{escape(lead)}</p>',
@@ -41,6 +47,22 @@ def document(title: str, lead: str, body: Sequence[str]) -> str:
             "</body>\n</html>\n",
         ]
     )
+
+
+def write_page(path: Path, page: str) -> Path:
+    """Write a page, and return its path; a file that bursar did not write is left alone."""
+    check_page(path)
+    write_whole(path, page)
+    return path
+
+
+def check_page(path: Path) -> None:
+    """Raise if a file that bursar did not write stands where a page is to be written."""
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8", errors="replace") as file:
+        if _MARK not in file.read(2000):
+            raise UserError(f"{path}: bursar has not written this file; move it away first")
 
 
 def notice(text: str) -> str:

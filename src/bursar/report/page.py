@@ -4,13 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bursar.errors import UserError
-from bursar.files import write_whole
 from bursar.report.comparison_body import Runs, comparison_body
-from bursar.report.document import document
+from bursar.report.document import document, write_page
 from bursar.report.folder import read_folder
 from bursar.report.run_body import run_body
 from bursar.report.style import plotly
-from bursar.training.folder import JOURNAL
+from bursar.training.folder import JOURNAL, REPORT
 
 
 def write_run_report(folder: Path) -> Path:
@@ -18,7 +17,8 @@ def write_run_report(folder: Path) -> Path:
     plotly()
     run = read_folder(Path(folder))
     lead = f"{run.policy} on {', '.join(run.history.tasks)}"
-    return _write(run.path, document(run.history.opening.name, lead, run_body(run)))
+    page = document(run.history.opening.name, lead, run_body(run))
+    return write_page(run.path / REPORT, page)
 
 
 def write_comparison_report(runs: Mapping[str, Sequence[Path]], out: Path, title: str) -> Path:
@@ -35,7 +35,7 @@ def write_comparison_report(runs: Mapping[str, Sequence[Path]], out: Path, title
     read = {name: [read_folder(Path(path)) for path in paths] for name, paths in runs.items()}
     tasks = _common_tasks(read)
     lead = f"{', '.join(read)} on {', '.join(tasks)}"
-    return _write(Path(out), document(title, lead, comparison_body(read)))
+    return write_page(Path(out) / REPORT, document(title, lead, comparison_body(read)))
 
 
 def write_report(folder: Path) -> Path:
@@ -51,12 +51,6 @@ def write_report(folder: Path) -> Path:
             "below it"
         )
     return write_comparison_report(runs, folder, folder.resolve().name)
-
-
-def _write(folder: Path, text: str) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "report.html", text)
-    return folder / "report.html"
 
 
 def _common_tasks(runs: Runs) -> list[str]:

@@ -233,7 +233,7 @@ class ItemStream(Stream):
         super().__init__()
         self._task = task
         self.items = items
-        self._size = size
+        self._size = min(size, max(1, len(items)))
         self._seed = seed
         self._order: tuple[int, Order] | None = None
 

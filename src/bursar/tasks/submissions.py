@@ -1,14 +1,13 @@
 """Predictions in the files that the servers of GLUE and SuperGLUE and MRQA's script take."""
 
 import json
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from bursar.errors import UserError
+from bursar.files import write_whole
 from bursar.tasks.rows import Row
 from bursar.tasks.task import Task
 
@@ -39,8 +38,28 @@ MRQA = "mrqa/"
 Pairs = Iterable[tuple[str, Any]]
 
 
-def write_submission(folder: Path, task: Task, split: str, answers: Sequence[Any]) -> Path:
-    """Writes the predictions of a split; the file is there whole or not at all.
+def submission_file(folder: Path, task: str, split: str, *, force: bool = False) -> Path:
+    """Return where a submission goes; raise if there is a file already, or no benchmark takes one.
+
+    Args:
+        folder: where the benchmark's files are gathered.
+        task: the task's name.
+        split: of the task.
+        force: whether a file that is there may be written over.
+    """
+    path = folder / _file(task, split)
+    if path.exists() and not force:
+        raise UserError(
+            f"{path}: expected no file, found one; choose another folder with --out, or overwrite "
+            "it with --force"
+        )
+    return path
+
+
+def write_submission(
+    folder: Path, task: Task, split: str, answers: Sequence[Any], *, force: bool = False
+) -> Path:
+    """Write the predictions of a split; the file is there whole or not at all.
 
     Args:
         folder: where the benchmark's files are gathered.
@@ -48,14 +67,15 @@ def write_submission(folder: Path, task: Task, split: str, answers: Sequence[Any
         split: `test`, and for MNLI also `test_mismatched` and `diagnostic`; any split for MRQA,
             whose script scores on one's own machine.
         answers: what the task's kind answers for each row, in the rows' order.
+        force: whether a file that is there may be written over.
     """
-    path = folder / _file(task.name, split)
+    path = submission_file(folder, task.name, split, force=force)
     pairs = zip(_ids(task.split(split).rows()), answers, strict=True)
     if path.suffix == ".jsonl":
         lines = _SUPERGLUE_LINES.get(task.name, superglue_lines)(pairs)
     else:
         lines = mrqa_lines(pairs) if path.suffix == ".json" else glue_lines(pairs)
-    _write(path, lines)
+    write_whole(path, "".join(f"{line}\n" for line in lines))
     return path
 
 
@@ -136,18 +156,3 @@ def _ids(rows: Iterator[Row]) -> Iterator[str]:
     """Yield the name of each row in its file, or its number from 0 where it has none."""
     for number, row in enumerate(rows):
         yield getattr(row, "id", "") or str(number)
-
-
-def _write(path: Path, lines: Iterable[str]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, encoding="utf-8", newline="\n", delete=False
-    ) as aside:
-        try:
-            aside.writelines(f"{line}\n" for line in lines)
-            aside.flush()
-            os.fsync(aside.fileno())
-            Path(aside.name).replace(path)
-        except BaseException:
-            Path(aside.name).unlink(missing_ok=True)
-            raise

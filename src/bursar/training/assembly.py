@@ -1,5 +1,6 @@
 """Everything that a run is made of, built before a file is touched."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -122,6 +123,13 @@ def check_decider(config: RunConfig, prepared: Sequence[Prepared]) -> Any:
     """Return the decider as it is at the start; raise if a run of it on these tasks cannot be."""
     decider = build_decider(config, run_info_of(config, prepared))
     config.family.load_driver().check(decider, config, prepared)
+    try:
+        json.dumps(decider.state_dict())
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"{config.family.key} {config.decider['name']}: expected state_dict() to return what "
+            f"JSON can hold, {first_line(error)}"
+        ) from None
     return decider
 
 

@@ -160,7 +160,7 @@ def _change(path: Path) -> dict[str, Any]:
     try:
         change = json.loads(path.read_text())
         return {**change, "step": int(change["step"]), "run": str(change["run"])}
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise UserError(f"{path}: expected a change of the run, found {error!r}") from None
 
 

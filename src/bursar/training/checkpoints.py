@@ -48,8 +48,19 @@ def save(folder: Path, snapshot: Snapshot) -> Path:
         save_file(_own(snapshot.optimizer), aside / OPTIMIZER)
         files = {name: _checksum(aside / name) for name in (MODEL, OPTIMIZER)}
         state = {"step": snapshot.step, "files": files, **snapshot.state}
-        (aside / STATE).write_text(json.dumps(state | {"checksum": _digest(state)}))
+        (aside / STATE).write_text(_text_of(state))
     return path
+
+
+def _text_of(state: dict[str, Any]) -> str:
+    """Return a state as JSON, with its checksum."""
+    try:
+        return json.dumps(state | {"checksum": _digest(state)})
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"step {state['step']}: no checkpoint can be written: expected the decider's "
+            f"state_dict() to return what JSON can hold, {error}"
+        ) from None
 
 
 def _own(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

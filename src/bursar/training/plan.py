@@ -7,7 +7,7 @@ import numpy as np
 
 from bursar.config import RunConfig
 from bursar.training.assembly import check_decider, own_encoder, tokenizer_of
-from bursar.training.prepare import Prepared, prepare, read_texts, resolve, run_info_of
+from bursar.training.prepare import prepare, read_texts, resolve, run_info_of
 from bursar.training.watching import Watchers
 
 
@@ -22,8 +22,8 @@ class Planned:
         length: mean tokens of a training item.
         share: its share of all examples that the budget trains on, before anything is learned.
         epochs: how often the budget would see each training item at that share.
-        cut: the share of its train and dev rows that are cut at the longest sequence.
-        lost: how many answers no window holds (span).
+        cut: how many of the training rows are cut at the longest sequence.
+        dev_cut: how many of the dev rows.
     """
 
     task: str
@@ -32,8 +32,8 @@ class Planned:
     length: float
     share: float
     epochs: float
-    cut: float
-    lost: int
+    cut: int
+    dev_cut: int
 
 
 def plan(
@@ -56,14 +56,8 @@ def plan(
             float(np.mean(entry.train.lengths())),
             examples[entry.task.name] / total,
             examples[entry.task.name] / len(entry.train),
-            _cut(entry),
-            entry.train.lost + entry.dev.items.lost,
+            entry.train.cut,
+            entry.dev.items.cut,
         )
         for entry in prepared
     ]
-
-
-def _cut(entry: Prepared) -> float:
-    """Return the share of a task's rows that are cut at the longest sequence."""
-    splits = (entry.train, entry.dev.items)
-    return float(sum(split.cut for split in splits) / sum(split.rows for split in splits))

@@ -46,8 +46,10 @@ class PolicyDriver(Driver):
         """Return what the first draws ask for, before anything is learned."""
         rng = streams.stream(config.seed, "plan")
         draws = [decider.ask(rng).probabilities for _ in range(min(FIRST, config.budget.steps))]
-        examples = config.budget.steps * config.budget.batch
-        return dict(zip(decider.tasks, (np.mean(draws, axis=0) * examples).tolist(), strict=True))
+        shares = np.mean(draws, axis=0)
+        batches = [min(config.budget.batch, sizes[task]) for task in decider.tasks]
+        examples = config.budget.steps * shares * np.array(batches)
+        return dict(zip(decider.tasks, examples.tolist(), strict=True))
 
     @classmethod
     def check(cls, decider: Policy, config: RunConfig, prepared: Sequence[Prepared]) -> None:

@@ -119,6 +119,7 @@ def _own_task(entry: dict[str, Any], config: RunConfig, kinds: Mapping[str, Kind
     """Return a task of the user's own: files, or a data set of the hub."""
     make: Callable[..., Task] = from_hub if "hub" in entry else from_files
     _check_keys(entry, make)
+    _check_names(entry)
     where = f"tasks: {entry['name']}"
     if kinds is not None:
         entry = entry | {"kind": kinds[entry["name"]]}
@@ -195,6 +196,21 @@ def _check_keys(entry: Mapping[str, Any], make: Callable[..., Any]) -> None:
     for key, argument in known.items():
         if argument.default is argument.empty and key not in entry:
             raise UserError(f"{where}: expected a value for {key}, found none")
+
+
+def _check_names(entry: Mapping[str, Any]) -> None:
+    """Raise unless columns and metrics of a task of the user's own are called by texts."""
+    where = f"tasks: {entry['name']}"
+    for key in ("text", "label", "pair", "id"):
+        value = entry.get(key)
+        left_out = value is None and key in ("pair", "id")
+        if key in entry and not isinstance(value, str) and not left_out:
+            raise UserError(f"{where}: {key}: expected the name of a column, found {value!r}")
+    for key in ("choices", "metrics"):
+        value = entry.get(key)
+        names = isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value)
+        if value is not None and not names:
+            raise UserError(f"{where}: {key}: expected a list of names, found {value!r}")
 
 
 def read_texts(tasks: Sequence[Task]) -> bool:

@@ -1,4 +1,4 @@
-"""How the α that mix the deltas are found: by the paper's gradient steps, or in closed form."""
+"""How the α that mix the deltas are found: by the paper's gradient steps, or at one blow."""
 
 import math
 from abc import ABC, abstractmethod
@@ -68,9 +68,8 @@ class Descent(Tuner):
     batch: int | None = None
 
     def __post_init__(self) -> None:
-        _check(self, whole=("steps",), numbers=("lr", "momentum"))
-        if self.batch is not None and not (type(self.batch) is int and self.batch >= 1):
-            raise ValueError(f"tuner: batch: expected 1 or more, or none, found {self.batch!r}")
+        whole = {"steps": 0} if self.batch is None else {"steps": 0, "batch": 1}
+        _check(self, whole, finite=("lr", "momentum"))
 
     def turns(self, dev: int) -> int:
         """Return how many steps a round takes with this many dev examples."""
@@ -125,7 +124,9 @@ class ClosedForm(Tuner):
     halvings: int = 5
 
     def __post_init__(self) -> None:
-        _check(self, whole=("steps", "halvings"), numbers=("reach", "spread", "flat"))
+        _check(self, whole={"steps": 0, "halvings": 0}, finite=("spread", "flat"))
+        if not (isinstance(self.reach, (int, float)) and self.reach >= 0):  # any reach is math.inf
+            raise ValueError(f"tuner: reach: expected a number not below 0, found {self.reach!r}")
 
     def tune(self, lever: Lever, alphas: Floats, dev: int) -> Tuning:
         """α ← α - t H⁻¹ ∂L/∂α, the first t of 1, 1/2, 1/4, … that lowers the loss enough."""
@@ -162,14 +163,18 @@ class ClosedForm(Tuner):
         return 0.0
 
 
-def _check(tuner: Tuner, whole: Sequence[str], numbers: Sequence[str]) -> None:
-    """Raise unless these fields are whole numbers, or any numbers, not below 0."""
-    for name in (*whole, *numbers):
+def _check(tuner: Tuner, whole: Mapping[str, int], finite: Sequence[str]) -> None:
+    """Raise unless these fields are whole numbers from a least one on, or numbers not below 0."""
+    for name, least in whole.items():
         value = getattr(tuner, name)
-        wanted = int if name in whole else (int, float)
-        if isinstance(value, bool) or not (isinstance(value, wanted) and value >= 0):
-            kind = "whole number" if name in whole else "number"
-            raise ValueError(f"tuner: {name}: expected a {kind} not below 0, found {value!r}")
+        if not (type(value) is int and value >= least):
+            raise ValueError(
+                f"tuner: {name}: expected a whole number from {least} on, found {value!r}"
+            )
+    for name in finite:
+        value = getattr(tuner, name)
+        if not (isinstance(value, (int, float)) and 0 <= value < math.inf):
+            raise ValueError(f"tuner: {name}: expected a number not below 0, found {value!r}")
 
 
 def tuner_of(spec: Tuner | str | Mapping[str, Any]) -> Tuner:

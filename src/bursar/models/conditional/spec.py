@@ -2,9 +2,10 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
+from pydantic import ValidationError, field_validator, model_validator
 
 from bursar.errors import UserError, unknown
+from bursar.models.section import Section
 
 PARTS = ("attention", "alignment", "norm", "bottleneck")
 """The parts of CA-MTL, in the order of the paper's section 2.1."""
@@ -12,7 +13,7 @@ PARTS = ("attention", "alignment", "norm", "bottleneck")
 Rank = int | Literal["full"]
 
 
-class ConditionalSpec(BaseModel):
+class ConditionalSpec(Section):
     """How an encoder is conditioned on its task, as in Pilault et al. (2021).
 
     Args:
@@ -33,8 +34,6 @@ class ConditionalSpec(BaseModel):
         start: standard deviation of the generators' first weights. 0 leaves the pretrained
             function as it is; the paper's code has 0.02.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     parts: tuple[str, ...] = PARTS
     freeze: int | float = 0.5
@@ -106,8 +105,7 @@ def checked(options: dict[str, Any], where: str = "") -> ConditionalSpec:
         if first["type"] == "extra_forbidden":
             fields = list(ConditionalSpec.model_fields)
             raise unknown("option", str(first["loc"][0]), fields, where) from None
-        raise UserError(
-            f"{place}{first['loc'][0]}: {first['msg'].lower()}, found {first['input']!r}"
-        ) from None
+        message = first["msg"].removeprefix("Value error, ").lower()
+        raise UserError(f"{place}{first['loc'][0]}: {message}, found {first['input']!r}") from None
     except UserError as error:
         raise UserError(f"{place}{error}") from None
