@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 
 from bursar.tasks import cells
 from bursar.tasks.readers.record import Record
-from bursar.tasks.rows import ChoiceRow, QuestionRow, Row, TextRow, WordsRow
+from bursar.tasks.rows import ChoiceRow, PromptRow, QuestionRow, Row, TextRow, WordsRow
 
 NO_LABEL = -1
 """What the hub writes where a class is not known."""
@@ -251,8 +251,40 @@ class Choices:
             yield from (record.text(column) for column in self.choices)
 
 
+@dataclass(frozen=True)
+class Prompts:
+    """A text to go on from and what it goes on with, or a text that is learned as a whole.
+
+    Args:
+        prompt: column of what is given; empty for texts that are learned as a whole.
+        answer: column of what is to be said after it, or of the whole text; None where it is
+            hidden.
+        id: column by which predictions name the row, where it is there.
+        optional: whether a row may come without its answer, as in a test split.
+    """
+
+    prompt: str
+    answer: str | None
+    id: str | None = None
+    optional: bool = False
+    skips = False
+
+    def without_labels(self) -> "Prompts":
+        """Return the same shape for prompts alone; a text is then what is to be gone on from."""
+        return Prompts(self.prompt or self.answer or "", None, self.id)
+
+    def rows(self, record: Record) -> Iterator[PromptRow]:
+        """Yield the row that a record holds."""
+        prompt = record.text(self.prompt) if self.prompt else ""
+        answer = None
+        if self.answer:
+            found = cells.label_of(record, self.answer, "a text", optional=self.optional)
+            answer = None if found is None else cells.name(record, self.answer, found)
+        yield PromptRow(record.at, prompt, answer, cells.identity(record, self.id))
+
+
 def optional_labels(shape: Shape) -> Shape:
     """Return the same shape for a test split, in which a row may come without its label."""
-    if isinstance(shape, (Texts, Words, Questions, Choices)):
+    if isinstance(shape, (Texts, Words, Questions, Choices, Prompts)):
         return replace(shape, optional=True)
     return shape
