@@ -6,7 +6,12 @@ from pathlib import Path
 import numpy as np
 
 from bursar.config import RunConfig
-from bursar.training.assembly import check_decider, own_encoder, tokenizer_of
+from bursar.training.assembly import (
+    check_decider,
+    own_encoder,
+    tokenizer_of,
+    with_language_model,
+)
 from bursar.training.prepare import Prepared, prepare, read_texts, resolve, run_info_of
 from bursar.training.watching import Watchers
 
@@ -41,6 +46,7 @@ def plan(
 ) -> list[Planned]:
     """Return the mixture that a run file asks for; reads the data, trains nothing."""
     tasks = resolve(config)
+    config = with_language_model(config, tasks)
     own = own_encoder(config)
     tokenizer = tokenizer_of(tasks, config, cache, own) if read_texts(tasks) else None
     prepared = prepare(tasks, tokenizer, config, cache, watchers)
