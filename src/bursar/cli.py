@@ -221,13 +221,13 @@ def _report(write: Callable[[], Path]) -> None:
 
 
 def _scores_table(tasks: dict[str, "Scores"], score: float) -> Table:
+    from bursar.tasks.metrics import shown
+
     table = Table(Column("task", no_wrap=True), "metrics")
     table.add_column("loss", justify="right")
     table.add_column("score", justify="right")
     for name, scores in tasks.items():
-        metrics = ", ".join(
-            f"{metric} {100 * value:.1f}" for metric, value in scores.metrics.items()
-        )
+        metrics = ", ".join(shown(metric, value) for metric, value in scores.metrics.items())
         table.add_row(name, metrics, f"{scores.loss:.3f}", f"{100 * scores.score:.1f}")
     table.add_section()
     table.add_row("mean", "", "", f"{100 * score:.1f}")
@@ -366,6 +366,9 @@ def export(
     folder: RunFolder,
     to: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
     task: Annotated[str, typer.Option(help="Which of the run's tasks.")],
+    adapters: Annotated[
+        bool, typer.Option(help="Write a language model's adapters for peft, not all of it.")
+    ] = False,
 ) -> None:
     """Write one task's model as a folder that plain transformers loads.
 
@@ -377,7 +380,7 @@ def export(
 
     finished(folder)
     with busy("exporting"):
-        export_task(folder / MODEL, task, to)
+        export_task(folder / MODEL, task, to, adapters=adapters)
     out.print(f"Written: {to}", soft_wrap=True)
 
 

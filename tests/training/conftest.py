@@ -107,7 +107,7 @@ def everything() -> Callable[[Path], dict[str, Any]]:
 
     def read_all(folder: Path) -> dict[str, Any]:
         files = ["run.yaml", "scores.json"]
-        files += [str(path.relative_to(folder)) for path in folder.glob("model/*")]
+        files += [str(p.relative_to(folder)) for p in folder.glob("model/*") if p.is_file()]
         files += [str(path.relative_to(folder)) for path in folder.rglob("*.safetensors")]
         seen: dict[str, Any] = {name: (folder / name).read_bytes() for name in files}
         seen["journal"] = [without_times(record) for record in read(folder / "journal.jsonl")]

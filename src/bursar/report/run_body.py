@@ -12,6 +12,7 @@ from bursar.report.folder import Folder
 from bursar.report.numbers import UNKNOWN, duration, hundredths
 from bursar.report.standing import Standing
 from bursar.report.timeline import training_losses
+from bursar.tasks.metrics import PERPLEXITY, shown
 
 
 def run_body(run: Folder) -> list[str]:
@@ -91,8 +92,8 @@ def _scored(stands: Standing | None, task: str) -> list[str]:
         return [UNKNOWN, UNKNOWN]
     metrics = stands.metrics.get(task, {})
     names = list(metrics)
-    if len(names) > 1:
-        names = [f"{name} {hundredths(value)}" for name, value in metrics.items()]
+    if len(names) > 1 or PERPLEXITY.name in names:
+        names = [shown(name, value) for name, value in metrics.items()]
     return [", ".join(names) or UNKNOWN, hundredths(stands.scores[task])]
 
 

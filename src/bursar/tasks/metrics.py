@@ -277,6 +277,15 @@ PERPLEXITY = Metric("perplexity", perplexity, worth=_inverse)
 GREEDY_MATCH = Metric("exact_match", greedy_match)
 
 
+def shown(name: str, value: float) -> str:
+    """Return a metric as tables give it: a score in hundredths, a perplexity as it is.
+
+    >>> shown("accuracy", 0.6625), shown("perplexity", 43.25)
+    ('accuracy 66.2', 'perplexity 43.2')
+    """
+    return f"{name} {value if name == PERPLEXITY.name else 100 * value:.1f}"
+
+
 def _correlation(
     measure: Callable[[Values, Values], Any], predicted: Values, expected: Values
 ) -> float:

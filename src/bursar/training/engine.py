@@ -84,6 +84,13 @@ class Engine:
             for part in batch
         }
 
+    def decisions(self, batch: Batch) -> dict[str, Any]:
+        """Return what the mean loss of each task of a batch counts as beside those of others."""
+        return {
+            part.task: self.tasks[part.task].kind.decisions(part.columns, len(part.items))
+            for part in batch
+        }
+
     def seed(self, *name: str | int) -> None:
         """Make what torch draws next, dropout above all, depend on the run's seed and a name."""
         torch.manual_seed(seed_for(self.config.seed, *name))

@@ -186,12 +186,18 @@ class TrainedRun:
             raise UserError(f"{path}: expected a file or one of the splits {splits}, found neither")
         return inputs(task, path, format_name)
 
-    def export(self, task: str, out: Path | str) -> None:
-        """Write one task's model as a folder that transformers loads."""
+    def export(self, task: str, out: Path | str, *, adapters: bool = False) -> None:
+        """Write one task's model as a folder that transformers loads.
+
+        Args:
+            task: one of the run's tasks.
+            out: the folder to write.
+            adapters: write a language model's adapters for peft, not the model with them added.
+        """
         from bursar.models.export import export
 
         self.task(task)
-        export(self.folder / MODEL, task, Path(out))
+        export(self.folder / MODEL, task, Path(out), adapters=adapters)
 
     @property
     def _device(self) -> torch.device:

@@ -17,7 +17,6 @@ from bursar.tasks.kinds import Generate
 from bursar.tasks.metrics import GREEDY_MATCH, PERPLEXITY
 from bursar.tasks.rows import PromptRow, Row
 from bursar.tasks.tokenizer import Tokenizer
-from bursar.testing import KindConformance
 
 TEXTS = ["the cat sat on a mat with one dog", "where was the dog? it was here."] * 5
 WORDS = "the cat sat on a mat with one dog where was it here".split()
@@ -25,38 +24,6 @@ WORDS = "the cat sat on a mat with one dog where was it here".split()
 
 def tokenizer(max_length: int = 16) -> Tokenizer:
     return Tokenizer.train_to_write(TEXTS, 300, max_length)
-
-
-class TestGenerate(KindConformance):
-    def make(self) -> Generate:
-        return Generate(prompts=True)
-
-    def tokenizer(self) -> Tokenizer:
-        return tokenizer()
-
-    def rows(self, labelled: bool) -> Sequence[Row]:
-        said = [" ".join(WORDS[at % 5 : at % 5 + 1 + at % 3]) for at in range(9)]
-        return [
-            PromptRow(at, f"the {WORDS[at]}", each if labelled else None)
-            for at, each in enumerate(said)
-        ]
-
-
-class TestGenerateTexts(KindConformance):
-    """A text as a whole: without a label, it is what is to be gone on from."""
-
-    def make(self) -> Generate:
-        return Generate()
-
-    def tokenizer(self) -> Tokenizer:
-        return tokenizer()
-
-    def rows(self, labelled: bool) -> Sequence[Row]:
-        texts = [" ".join(WORDS[at : at + 1 + at % 3]) for at in range(9)]
-        return [
-            PromptRow(at, "", text) if labelled else PromptRow(at, text)
-            for at, text in enumerate(texts)
-        ]
 
 
 @dataclass(frozen=True)
