@@ -558,7 +558,9 @@ def plan(file: RunFile, sets: Sets = None, data: DataOption = None) -> None:
 
 def _budget_words(config: "RunConfig") -> str:
     """Return what there is to spend, in the words of who decides."""
-    said = f"Budget: {config.length:,} {config.family.unit}, batches of {config.budget.batch:,}."
+    tokens = config.budget.tokens
+    size = f"{config.budget.batch:,}" if tokens is None else f"about {tokens:,} tokens"
+    said = f"Budget: {config.length:,} {config.family.unit}, batches of {size}."
     if config.family.key != "weighting":
         return said
     share = float(config.decider.get("fraction", 1.0))

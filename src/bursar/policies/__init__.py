@@ -10,7 +10,15 @@ from bursar.policies.progress import Progress
 from bursar.policies.random import Random
 from bursar.policies.scaler import QuantileScaler, Scaler
 from bursar.policies.schedule import Schedule
-from bursar.policies.signals import DevScore, Gain, Loss, Signal, Uncertainty
+from bursar.policies.signals import (
+    Alignment,
+    DevLosses,
+    DevScore,
+    Gain,
+    Loss,
+    Signal,
+    Uncertainty,
+)
 from bursar.policies.stratified import Stratified
 from bursar.policies.task_size import TaskSize
 from bursar.policies.temperature import Temperature
@@ -35,8 +43,10 @@ POLICIES: tuple[type[Policy], ...] = (
 __all__ = [
     "POLICIES",
     "ActivePrioritization",
+    "Alignment",
     "Annealed",
     "Cycle",
+    "DevLosses",
     "DevScore",
     "Draw",
     "Exp3S",

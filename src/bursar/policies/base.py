@@ -52,6 +52,10 @@ class Outcome:
         gain: by how much the step lowered the loss on the same batch.
         score: dev score of the task that the policy's `DevScore` names, after the step.
         uncertainty: the model's uncertainty on each task, by name.
+        tokens: how many tokens the batch had, padding left out; 0 where there is no text.
+        dev_losses: dev losses after the step, by task.
+        alignment: inner product of the batch's gradient with the mean dev gradient.
+        gradient: length of the batch's gradient, as it was clipped; measured with the alignment.
     """
 
     draw: Draw
@@ -59,6 +63,10 @@ class Outcome:
     gain: float | None = None
     score: float | None = None
     uncertainty: Mapping[str, float] | None = None
+    tokens: int | None = None
+    dev_losses: Mapping[str, float] | None = None
+    alignment: float | None = None
+    gradient: float | None = None
 
 
 class Policy(ABC):

@@ -21,6 +21,9 @@ class Step(UnitRecord):
         examples: in the batch.
         tokens: in the batch, padding left out.
         seconds: how long the step took.
+        dev_losses: by task.
+        alignment: of the batch's gradient with the mean dev gradient.
+        gradient: the length of the batch's gradient, where the alignment was measured.
     """
 
     kind = "step"
@@ -33,6 +36,9 @@ class Step(UnitRecord):
     examples: int | None = None
     tokens: int | None = None
     seconds: float | None = None
+    dev_losses: dict[str, float] | None = None
+    alignment: float | None = None
+    gradient: float | None = None
 
     def shares(self) -> Mapping[str, float]:
         """Return 1 for the task drawn."""

@@ -70,6 +70,8 @@ def budget_words(budget: Mapping[str, Any], unit: str) -> str:
     """
     if not {unit, "batch"} <= set(budget):
         return UNKNOWN
+    if "tokens" in budget:
+        return f"{budget[unit]:,} {unit}, batches of about {budget['tokens']:,} tokens"
     return f"{budget[unit]:,} {unit}, batches of {budget['batch']:,}"
 
 

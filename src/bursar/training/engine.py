@@ -59,7 +59,8 @@ class Engine:
         self.cache = cache
         self.tasks = {entry.task.name: entry.task for entry in prepared}
         self.dev = {entry.task.name: entry.dev for entry in prepared}
-        self.loader = Loader(prepared, config.budget.batch, config.seed, self.device)
+        budget = config.budget
+        self.loader = Loader(prepared, budget.batch, config.seed, self.device, budget.tokens)
         self.spent = Spent()
         self.autocast = wants_bfloat16(config.precision, self.device)
 

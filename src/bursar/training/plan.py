@@ -25,7 +25,8 @@ class Planned:
         rows: training rows.
         dev: dev rows.
         length: mean tokens of a training item.
-        share: its share of all examples that the budget trains on, before anything is learned.
+        share: its share of all examples that the budget trains on (of all tokens, if it counts
+            these), before anything is learned.
         epochs: how often the budget would see each training item at that share.
         cut: the share of its train and dev rows that are cut at the longest sequence.
         lost: how many answers no window holds (span).
@@ -61,12 +62,19 @@ def plan(
             entry.dev.rows,
             float(np.mean(entry.train.lengths())),
             examples[entry.task.name] / total,
-            examples[entry.task.name] / len(entry.train),
+            examples[entry.task.name] / _batches(entry, config),
             _cut(entry),
             entry.train.lost + entry.dev.items.lost,
         )
         for entry in prepared
     ]
+
+
+def _batches(entry: Prepared, config: RunConfig) -> float:
+    """Return how many examples' worth of batches an epoch has, a batch counted as full."""
+    if config.budget.tokens is None:
+        return len(entry.train)
+    return float(entry.train.lengths().sum()) * config.budget.batch / config.budget.tokens
 
 
 def _cut(entry: Prepared) -> float:

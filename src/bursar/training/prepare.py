@@ -278,6 +278,7 @@ def _prepare(
 def _say_capped(task: Task, train: Split, config: RunConfig) -> None:
     """Warn of a batch that is larger than all there is; a selector's batch mixes the tasks."""
     ready = isinstance(train.items, ReadyBatches) or config.family.key == "selection"
+    ready = ready or config.budget.tokens is not None
     if not ready and len(train) < config.budget.batch:
         log.warning(
             "%s: a batch has all of its %s training examples, fewer than budget.batch=%d",

@@ -197,7 +197,7 @@ class Generate(Kind):
         """
         seen, asked = (np.asarray(each.ragged["labels"]) for each in (train, split))
         counts = np.bincount(seen[seen >= 0], minlength=int(asked.max(initial=0)) + 1) + 1
-        losses = np.where(asked >= 0, -np.log(counts / counts.sum())[asked], 0.0)
+        losses = np.where(asked >= 0, -np.log(counts / counts.sum())[np.maximum(asked, 0)], 0.0)
         tokens = [losses, asked >= 0, (asked >= 0) & (asked != counts.argmax())]
         items = np.stack([np.add.reduceat(each, split.offsets[:-1]) for each in tokens], axis=1)
         return Scored(_by_row(items.astype(np.float64), split), _answers(rows))
