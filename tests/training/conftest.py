@@ -31,6 +31,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "exp3s": {"eta": 0.1},
     "thompson": {"primary": "c", "batches": 2},
     "active": {"every": 3, "passes": 2, "examples": 10},
+    "odm": {"warmup": 2},
+    "ado": {"every": 6, "ignored": 0, "irreducible": -10},
+    "aioli": {"every": 7, "repeats": 1, "stretch": 1, "examples": 10},
+    "doge": {"every": 1, "examples": 10, "rate": 0.5},
 }
 SPECS = [{"name": cls.name, **OPTIONS.get(cls.name, {})} for cls in POLICIES]
 SPECS.append({"name": "exp3s", "eta": 0.1, "draws": "stratified"})

@@ -1,5 +1,6 @@
 """The ask/tell interface that every policy stands behind."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -287,6 +288,17 @@ def distribution(weights: NDArray[np.float64], what: str) -> NDArray[np.float64]
     probabilities: NDArray[np.float64] = weights / weights.sum()
     probabilities.flags.writeable = False
     return probabilities
+
+
+def bounded(value: float | None, largest: float) -> float | None:
+    """Return a measured number, brought to [-largest, largest]; None if it is no number.
+
+    >>> bounded(3.0, 50.0), bounded(1e300, 50.0), bounded(float("nan"), 50.0)
+    (3.0, 50.0, None)
+    """
+    if value is None or not math.isfinite(value):
+        return None
+    return min(max(float(value), -largest), largest)
 
 
 def checked_sizes(sizes: Mapping[str, int]) -> dict[str, int]:
