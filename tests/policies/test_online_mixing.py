@@ -43,8 +43,14 @@ def odm_by_hand(outcomes, rule, gamma, warmup):
         if t <= warmup:
             shares.append(shares[-1])
             continue
-        i, p, loss = outcome.draw.index, outcome.draw.probabilities[outcome.draw.index], outcome.loss
-        rates = [1 / k if u == 0 else min(1 / k, math.sqrt(math.log(k) / (k * u))) for u in (t, t - 1)]
+        i, p, loss = (
+            outcome.draw.index,
+            outcome.draw.probabilities[outcome.draw.index],
+            outcome.loss,
+        )
+        rates = [
+            1 / k if u == 0 else min(1 / k, math.sqrt(math.log(k) / (k * u))) for u in (t, t - 1)
+        ]
         if rule == "paper":
             rewards[i] = gamma * rewards[i] + (1 - gamma) * loss / p
         elif rule == "exp3":

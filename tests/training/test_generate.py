@@ -21,8 +21,8 @@ from bursar.config import RunConfig
 from bursar.errors import UserError
 from bursar.models.causal import CausalEncoder, write_on
 from bursar.models.encoders import quiet
-from bursar.models.tokenizers import save_tokenizer
 from bursar.models.spec import ModelSpec
+from bursar.models.tokenizers import save_tokenizer
 from bursar.tasks.batches import make_batch
 from bursar.tasks.tokenizer import Tokenizer
 from bursar.training import checkpoints
@@ -149,7 +149,9 @@ def test_answers_are_those_of_transformers_own_greedy_decoding(
     expected = []
     for row in rows:
         ids = words(row["q"], return_tensors="pt")
-        said = plain.generate(**ids, max_new_tokens=8, do_sample=False)[0, ids["input_ids"].shape[1] :]
+        said = plain.generate(**ids, max_new_tokens=8, do_sample=False)[
+            0, ids["input_ids"].shape[1] :
+        ]
         expected.append(words.decode(said, skip_special_tokens=True).strip())
     found = opened.predict("asked", data / "asked.jsonl")
     assert found == expected
@@ -173,7 +175,9 @@ def test_what_is_said_does_not_depend_on_the_company(trained: Path) -> None:
     prompts = [words.backend.encode(f"the {animal}").ids for animal in ANIMALS]
     most = [3, 1, 7, 0, 5, 6]
     together = write_on(encoder, prompts, most, words.end, 4)
-    alone = [write_on(encoder, [p], [m], words.end, 1)[0] for p, m in zip(prompts, most, strict=True)]
+    alone = [
+        write_on(encoder, [p], [m], words.end, 1)[0] for p, m in zip(prompts, most, strict=True)
+    ]
     assert together == alone
     assert [len(ids) <= limit for ids, limit in zip(together, most, strict=True)] == [True] * 6
 
@@ -328,8 +332,8 @@ def test_a_model_that_cannot_write_is_refused(data: Path, tmp_path: Path) -> Non
         run(config(data, model={"encoder": "bilstm"}), tmp_path / "run")
     with pytest.raises(UserError, match=r"model.conditional"):
         run(config(data, model={"encoder": "small", "conditional": True}), tmp_path / "run")
+    tasks = [entry(data, "labelled", text="t", label="y")]
     with pytest.raises(UserError, match=r"model.lora: the encoder small has no such thing"):
-        tasks = [entry(data, "labelled", text="t", label="y")]
         run(config(data, tasks=tasks, model=SMALL | {"lora": True}), tmp_path / "run")
     with pytest.raises(UserError, match=r"model.lora.targets"):
         run(config(data, model=SMALL | {"lora": {"targets": ["no_such"]}}), tmp_path / "run")

@@ -1,4 +1,4 @@
-"""Causal language models: what tasks that generate share, with adapters where they are asked for."""
+"""Causal language models, which tasks that generate share; with adapters where asked for."""
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,8 +48,8 @@ class CausalEncoder(Encoder):
         if self.adapted:
             adapters = {name for name, p in self.named_parameters() if p.requires_grad}
             self._rest = self.state_dict().keys() - adapters
-            self.register_state_dict_post_hook(_only_adapters)
-            self.register_load_state_dict_post_hook(_rest_is_there)
+            self.register_state_dict_post_hook(_only_adapters)  # type: ignore[no-untyped-call]
+            self.register_load_state_dict_post_hook(_rest_is_there)  # type: ignore[no-untyped-call]
 
     @property
     def _config(self) -> Any:

@@ -99,7 +99,9 @@ def _check_prompts(out: Path, words: Any, tokenizer: Tokenizer) -> None:
     for text, [ids] in zip(texts, (tokenizer.continued([t], [""])[0] for t in texts), strict=True):
         expected = [*tokenizer.start.tolist(), *ids.tolist()]
         if words(text)["input_ids"][: len(expected)] != expected:
-            raise UserError(f"{out}: transformers reads texts otherwise than they were trained with")
+            raise UserError(
+                f"{out}: transformers reads texts otherwise than they were trained with"
+            )
 
 
 def can_export(encoder: PreTrainedConfig | None, kind: Kind) -> str | None:

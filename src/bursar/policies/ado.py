@@ -113,7 +113,6 @@ class ADO(Policy):
     def for_run(
         cls,
         info: RunInfo,
-        *more: Any,
         every: int | None = None,
         ignored: int | None = None,
         **options: Any,
@@ -121,7 +120,7 @@ class ADO(Policy):
         """The policy that a run file means."""
         often = max(1, info.steps // _EVERY) if every is None else every
         first = info.steps // _IGNORED if ignored is None else ignored
-        return cls(info.tasks, *more, every=often, ignored=first, **options)
+        return cls(info.tasks, every=often, ignored=first, **options)
 
     def probabilities(self) -> Array:
         """Return the prior, and after the first fit what the laws say."""
@@ -168,7 +167,9 @@ class ADO(Policy):
         return examples, losses[np.maximum(latest, 0)]
 
     def _share(self) -> None:
-        a, alpha = (np.array([getattr(law, k) for law in self._laws]) for k in ("scale", "exponent"))
+        a, alpha = (
+            np.array([getattr(law, k) for law in self._laws]) for k in ("scale", "exponent")
+        )
         slopes = np.log(np.maximum(alpha, _LEAST_EXPONENT)) + a - alpha * np.log(self._examples)
         weights = self._prior * self._recent**self._credit * np.exp(slopes - slopes.max())
         preferred = np.maximum(weights / weights.sum(), self._floor)
@@ -180,9 +181,7 @@ class ADO(Policy):
     def diagnostics(self) -> dict[str, Any]:
         """Return the laws by task."""
         laws = zip(self.tasks, self._laws, strict=False)
-        return {
-            "laws": {task: [law.scale, law.irreducible, law.exponent] for task, law in laws}
-        }
+        return {"laws": {task: [law.scale, law.irreducible, law.exponent] for task, law in laws}}
 
     def _state(self) -> dict[str, Any]:
         return {

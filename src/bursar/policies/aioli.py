@@ -109,10 +109,10 @@ class Aioli(Policy):
             self.needs = frozenset({DevLosses(self._targets, examples)})
 
     @classmethod
-    def for_run(cls, info: RunInfo, *more: Any, every: int | None = None, **options: Any) -> Self:
+    def for_run(cls, info: RunInfo, every: int | None = None, **options: Any) -> Self:
         """The policy that a run file means."""
         usual = max(_ROUND, round(_ROUND * len(info.tasks) / _TASKS))
-        return cls(info.tasks, *more, every=usual if every is None else every, **options)
+        return cls(info.tasks, every=usual if every is None else every, **options)
 
     def probabilities(self) -> Array:
         """Return the mixture of the stretch that the next draw is in, or the weights."""
@@ -212,9 +212,7 @@ class Aioli(Policy):
             self._known.setdefault(number, {})[place] = list(losses)
 
 
-def known_tasks(
-    chosen: Sequence[str] | None, tasks: Sequence[str], what: str
-) -> tuple[str, ...]:
+def known_tasks(chosen: Sequence[str] | None, tasks: Sequence[str], what: str) -> tuple[str, ...]:
     """Return some of a policy's tasks, all if None; refuse others."""
     names = tuple(tasks) if chosen is None else tuple(chosen)
     if isinstance(chosen, str) or not names or not set(names) <= set(tasks):

@@ -35,8 +35,9 @@ class _Rule:
 
 
 def _softmax(rewards: Array, rate: float) -> Array:
-    weights: Array = np.exp(rate * (rewards - rewards.max()))
-    return weights / weights.sum()
+    powers = np.exp(rate * (rewards - rewards.max()))
+    weights: Array = powers / powers.sum()
+    return weights
 
 
 def _proportional(rewards: Array, _rate: float) -> Array:
@@ -115,10 +116,10 @@ class ODM(Policy):
         self._probabilities = self._start
 
     @classmethod
-    def for_run(cls, info: RunInfo, *more: Any, warmup: int | None = None, **options: Any) -> Self:
+    def for_run(cls, info: RunInfo, warmup: int | None = None, **options: Any) -> Self:
         """The policy that a run file means."""
         steps = round(_WARMUP * info.steps) if warmup is None else warmup
-        return cls(info.tasks, *more, warmup=steps, **options)
+        return cls(info.tasks, warmup=steps, **options)
 
     def probabilities(self) -> Array:
         """Return the shares of the rewards beside a falling part that is uniform."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bursar.policies.base import Draw, Outcome
 from bursar.records import UnitRecord
 
 
@@ -39,6 +40,20 @@ class Step(UnitRecord):
     dev_losses: dict[str, float] | None = None
     alignment: float | None = None
     gradient: float | None = None
+
+    def outcome(self, draw: Draw) -> Outcome:
+        """Return what the policy was told of this draw."""
+        return Outcome(
+            draw,
+            self.loss,
+            self.gain,
+            self.score,
+            self.uncertainty,
+            self.tokens,
+            self.dev_losses,
+            self.alignment,
+            self.gradient,
+        )
 
     def shares(self) -> Mapping[str, float]:
         """Return 1 for the task drawn."""

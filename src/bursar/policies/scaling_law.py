@@ -14,9 +14,7 @@ HUBER = 1e-3
 STARTS = 4
 """So many points of the grid, those with the smallest loss, are improved by L-BFGS."""
 LEAST_LOSS = 1e-6
-_GRID = np.array(
-    list(product(np.arange(-2.0, 6.0), np.arange(-2.0, 2.0, 0.5), np.arange(8) / 10))
-)
+_GRID = np.array(list(product(np.arange(-2.0, 6.0), np.arange(-2.0, 2.0, 0.5), np.arange(8) / 10)))
 """Where the fit starts: a, E and α of each point, shape `(points, 3)`."""
 
 

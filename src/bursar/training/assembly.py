@@ -133,7 +133,9 @@ def with_language_model(config: RunConfig, tasks: Sequence[Task]) -> RunConfig:
     spec = config.model
     if spec.conditional is not None or spec.encoder in ("bilstm", "cnn", "lenet"):
         found = "model.conditional" if spec.conditional is not None else repr(spec.encoder)
-        raise UserError(f"model: a task that generates needs a causal language model, found {found}")
+        raise UserError(
+            f"model: a task that generates needs a causal language model, found {found}"
+        )
     changed = spec.model_copy(update={"causal": True, "encoder": spec.encoder or "small"})
     told: RunConfig = config.model_copy(update={"model": changed})
     return told

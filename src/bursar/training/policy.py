@@ -82,9 +82,9 @@ class PolicyDriver(Driver):
         due = {type(signal): signal for signal in self.decider.due(draw)}
         downhill = self._dev_gradient(due.get(Alignment))
         moved = self.stepper.step(step, batch, {draw.task: 1.0})
-        aligned = self._aligned(downhill)
+        alignment, gradient = self._aligned(downhill)
         outcome = self._outcome(step, draw, batch, moved, due)
-        outcome = replace(outcome, **aligned)
+        outcome = replace(outcome, alignment=alignment, gradient=gradient)
         self.decider.tell(outcome)
         self.step = step
         record = self.journal.draw(
@@ -161,15 +161,15 @@ class PolicyDriver(Driver):
         longest = self.engine.config.optimizer.clip or math.inf
         return torch.clamp(longest / (length + 1e-6), max=1.0)
 
-    def _aligned(self, downhill: Sequence[Tensor] | None) -> dict[str, float]:
-        """Return how the gradient of the step that was taken lies to that of the dev losses."""
+    def _aligned(self, downhill: Sequence[Tensor] | None) -> tuple[float | None, float | None]:
+        """Return the inner product of the step's gradient with another, and its own length."""
         if downhill is None:
-            return {}
+            return None, None
         found = [each.grad for each in trained(self.stepper.optimizer)]
         pairs = [(a, b) for a, b in zip(found, downhill, strict=True) if a is not None]
         product = torch.stack([(a * b).sum() for a, b in pairs]).sum()
         both = torch.stack([product, length_of([a for a, _ in pairs])]).tolist()
-        return {"alignment": both[0], "gradient": both[1]}
+        return both[0], both[1]
 
     def _uncertainty(self, step: int, signal: Signal | None) -> dict[str, float] | None:
         """Return the model's uncertainty on the dev examples of each task."""
@@ -231,4 +231,6 @@ class PolicyDriver(Driver):
 
 def length_of(gradient: Sequence[Tensor]) -> Tensor:
     """Return the length of a gradient that is given by parameter."""
-    return torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in gradient]))
+    parts = torch.stack([torch.linalg.vector_norm(each) for each in gradient])
+    length: Tensor = torch.linalg.vector_norm(parts)
+    return length

@@ -19,7 +19,7 @@ from bursar.tasks.rows import PromptRow, Row
 from bursar.tasks.tokenizer import Tokenizer
 
 TEXTS = ["the cat sat on a mat with one dog", "where was the dog? it was here."] * 5
-WORDS = "the cat sat on a mat with one dog where was it here".split()
+WORDS = ["the", "cat", "sat", "on", "a", "mat", "with", "one", "dog", "where", "was", "it", "here"]
 
 
 def tokenizer(max_length: int = 16) -> Tokenizer:
@@ -81,7 +81,7 @@ def test_loss_and_misses_are_those_of_a_loop_over_the_answer(tmp_path: Path) -> 
     losses, misses = [], []
     for row, numbers in zip(ROWS, logits.double(), strict=True):
         prompt = words.backend.encode(row.prompt).ids
-        whole = words.backend.encode(f"{row.prompt} {row.answer}").ids + [words.end]
+        whole = [*words.backend.encode(f"{row.prompt} {row.answer}").ids, words.end]
         right = 0
         for place in range(len(prompt), len(whole)):
             before = numbers[place - 1].tolist()
@@ -103,7 +103,9 @@ def _seeded() -> torch.Generator:
 def test_every_token_of_a_long_text_is_predicted_once(tmp_path: Path) -> None:
     words = tokenizer(16)
     text = " ".join(WORDS * 5)
-    split = encoded([PromptRow(1, "", text), PromptRow(2, "", "a cat")], Generate(), words, tmp_path)
+    split = encoded(
+        [PromptRow(1, "", text), PromptRow(2, "", "a cat")], Generate(), words, tmp_path
+    )
     batch = batch_of(split)
     rows = split.dense["row"]
     said = [

@@ -157,7 +157,9 @@ class TestGenerateTexts(KindConformance):
         return to_write()
 
     def rows(self, labelled):
-        return [PromptRow(at, "", text(at)) if labelled else PromptRow(at, text(at)) for at in PLACES]
+        return [
+            PromptRow(at, "", text(at)) if labelled else PromptRow(at, text(at)) for at in PLACES
+        ]
 
 
 def test_every_kind_of_the_library_is_held_to_it():

@@ -121,8 +121,8 @@ class Generate(Kind):
             [row.prompt for row in asked], [row.answer or "" for row in asked]
         )
         found = [
-            _pieces(words, *ids, known=row.answer is not None)
-            for row, *ids in zip(asked, prompts, answers, strict=True)
+            _pieces(words, prompt, answer, known=row.answer is not None)
+            for row, prompt, answer in zip(asked, prompts, answers, strict=True)
         ]
         flat = [piece for of_row in found for piece in of_row]
         counts = [len(of_row) for of_row in found]
@@ -187,11 +187,11 @@ class Generate(Kind):
     def answers(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> list[Any]:
         """Texts, where they were decoded; else the id of the first token."""
         last = np.flatnonzero(np.diff(split.dense["row"], append=-1))
-        found = [raw[item] for item in last]
+        found = [raw[int(item)] for item in last]
         return [each.first if each.text is None else each.text for each in found]
 
     def baseline(self, train: "Encoded", split: "Encoded", rows: Iterator[Row]) -> Scored:
-        """Return what the frequency of each token in the training split earns, whatever precedes it.
+        """Return what each token's frequency in the training split earns, whatever precedes it.
 
         A token that is not there counts as one.
         """
