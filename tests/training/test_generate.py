@@ -19,6 +19,7 @@ from transformers import (
 
 from bursar.config import RunConfig
 from bursar.errors import UserError
+from bursar.journal import Step, read
 from bursar.models.causal import CausalEncoder, write_on
 from bursar.models.encoders import quiet
 from bursar.models.spec import ModelSpec
@@ -343,3 +344,25 @@ def test_a_plan_knows_how_long_texts_are(data: Path) -> None:
     planned = {each.task: each for each in plan(config(data))}
     assert planned["texts"].length > planned["asked"].length
     assert planned["texts"].rows == 18
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"name": "odm"},
+        {"name": "ado", "every": 10, "ignored": 0},
+        {"name": "aioli", "every": 9, "repeats": 1, "stretch": 2, "examples": 6},
+        {"name": "doge", "every": 2, "examples": 6, "targets": ["asked"]},
+    ],
+    ids=lambda policy: policy["name"],
+)
+def test_policies_that_mix_the_data_of_language_models(
+    data: Path, policy: dict[str, Any], tmp_path: Path
+) -> None:
+    budget = {"steps": 30, "tokens": 48}
+    run(config(data, policy=policy, budget=budget, evaluate={"every": 30}), tmp_path / "run")
+    steps = [each for each in read(tmp_path / "run" / "journal.jsonl") if isinstance(each, Step)]
+    assert len({step.p for step in steps}) > 1  # it learned something
+    tokens = {task: [s.tokens or 0 for s in steps if s.task == task] for task in ("asked", "texts")}
+    for counts in tokens.values():
+        assert 38 <= np.mean(counts) <= 58
