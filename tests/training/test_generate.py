@@ -350,7 +350,7 @@ def test_a_plan_knows_how_long_texts_are(data: Path) -> None:
     "policy",
     [
         {"name": "odm"},
-        {"name": "ado", "every": 10, "ignored": 0},
+        {"name": "ado", "every": 7, "ignored": 0},
         {"name": "aioli", "every": 9, "repeats": 1, "stretch": 2, "examples": 6},
         {"name": "doge", "every": 2, "examples": 6, "targets": ["asked"]},
     ],
