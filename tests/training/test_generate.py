@@ -366,3 +366,12 @@ def test_policies_that_mix_the_data_of_language_models(
     tokens = {task: [s.tokens or 0 for s in steps if s.task == task] for task in ("asked", "texts")}
     for counts in tokens.values():
         assert 38 <= np.mean(counts) <= 58
+
+
+def test_a_script_that_is_started_again_goes_on(data: Path, tmp_path: Path) -> None:
+    made = config(data, model={name: SMALL[name] for name in ("layers", "max_length")})
+    made = made.model_copy(update={"budget": made.budget.model_copy(update={"steps": 2})})
+    first = run(made, tmp_path / "run", resume=True)
+    assert run(made, tmp_path / "run", resume=True) == first
+    with pytest.raises(UserError, match="another configuration"):
+        run(made.model_copy(update={"seed": 2}), tmp_path / "run", resume=True)
