@@ -480,7 +480,23 @@ def parameters(file: RunFile, sets: Sets = None) -> None:
 
     config = configs.load(file, sets or ())
     names = [each if isinstance(each, str) else str(each.get("name")) for each in config.tasks]
-    out.print(str(parameters_of(config.model, names)), soft_wrap=True)
+    spec = config.model
+    if any(each == "generate" for each in map(_kind_said, config.tasks)):
+        spec = spec.model_copy(update={"causal": True, "encoder": spec.encoder or "small"})
+    out.print(str(parameters_of(spec, names)), soft_wrap=True)
+
+
+def _kind_said(entry: str | dict[str, Any]) -> str | None:
+    """Return the kind of a run file's task, as far as it is known without reading its data."""
+    from bursar.tasks.catalogue import find_late
+
+    name = entry if isinstance(entry, str) else str(entry.get("name"))
+    if isinstance(entry, dict) and entry.keys() & {"train", "hub"}:
+        return str(entry.get("kind"))
+    try:
+        return find_late(name).kind.name
+    except UserError:  # a task made in Python; a file that is missing is no matter here
+        return None
 
 
 @app.command()

@@ -375,3 +375,26 @@ def test_a_script_that_is_started_again_goes_on(data: Path, tmp_path: Path) -> N
     assert run(made, tmp_path / "run", resume=True) == first
     with pytest.raises(UserError, match="another configuration"):
         run(made.model_copy(update={"seed": 2}), tmp_path / "run", resume=True)
+
+
+@pytest.mark.parametrize(
+    "decides",
+    [
+        {"policy": {"name": "active", "every": 2, "passes": 2, "examples": 4}},
+        {"policy": {"name": "thompson", "primary": "asked", "batches": 2}},
+        {"selection": "mt_uncertainty"},
+        {"weighting": {"name": "alpha_vil", "target": "asked"}},
+    ],
+    ids=["active", "thompson", "mt_uncertainty", "alpha_vil"],
+)
+def test_whoever_decides_can_read_texts(
+    data: Path, decides: dict[str, Any], tmp_path: Path
+) -> None:
+    budget = {"steps": 4, "rounds": 1, "batch": 4}
+    found = run(config(data, budget=budget, **decides), tmp_path / "run")
+    assert set(found.tasks) == {"asked", "texts"}
+
+
+def test_only_a_policy_counts_tokens(data: Path) -> None:
+    with pytest.raises(UserError, match=r"budget.tokens: expected a policy"):
+        config(data, budget={"tokens": 100}, selection="mt_uncertainty")

@@ -126,12 +126,14 @@ def _rest_is_there(encoder: nn.Module, keys: Any) -> None:
 
 def build_causal(spec: ModelSpec, folder: str | None, vocabulary: int) -> CausalEncoder:
     """Make the language model that a spec names: from its folder, or with random weights."""
-    model = _language_model(spec, folder, vocabulary)
+    return CausalEncoder(adapted(_language_model(spec, folder, vocabulary), spec), spec.pooling)
+
+
+def adapted(model: PreTrainedModel, spec: ModelSpec) -> nn.Module:
+    """Return a language model of which that is trained which the spec says, perhaps adapters."""
     if spec.freeze:
         freeze_layers(model, spec.freeze)
-    if spec.lora is None:
-        return CausalEncoder(model, spec.pooling)
-    return CausalEncoder(_with_adapters(model, spec.lora), spec.pooling)
+    return model if spec.lora is None else _with_adapters(model, spec.lora)
 
 
 def _language_model(spec: ModelSpec, folder: str | None, vocabulary: int) -> PreTrainedModel:
@@ -196,10 +198,10 @@ def _with_adapters(model: PreTrainedModel, spec: LoraSpec) -> nn.Module:
         task_type="CAUSAL_LM",
     )
     try:
-        adapted: nn.Module = peft.get_peft_model(model, config)
+        with_adapters: nn.Module = peft.get_peft_model(model, config)
     except ValueError as error:
         raise UserError(f"model.lora.targets: {str(error).splitlines()[0]}") from None
-    return adapted
+    return with_adapters
 
 
 def _peft() -> Any:
@@ -231,8 +233,8 @@ def load_adapted(spec: ModelSpec, folder: Path, source: str | None) -> CausalEnc
     known = spec if source is not None else spec.model_copy(update={"revision": None})
     base = _language_model(known, place, 0)
     with quiet():
-        adapted = _peft().PeftModel.from_pretrained(base, folder, is_trainable=True)
-    return CausalEncoder(adapted, spec.pooling)
+        model = _peft().PeftModel.from_pretrained(base, folder, is_trainable=True)
+    return CausalEncoder(model, spec.pooling)
 
 
 def write_on(
