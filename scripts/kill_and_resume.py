@@ -61,6 +61,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "exp3s": {"eta": 0.1},
     "thompson": {"primary": "digits/larger", "batches": 3},
     "active": {"every": 4, "passes": 2, "examples": 20},
+    "odm": {"warmup": 3},
+    "ado": {"every": 12, "ignored": 0, "irreducible": -10},
+    "aioli": {"every": 9, "repeats": 1, "stretch": 2, "examples": 20},
+    "doge": {"every": 2, "examples": 20},
 }
 KINDS = {"policy": POLICIES, "selection": SELECTORS, "weighting": WEIGHTINGS}
 DECIDERS = {cls.name: kind for kind, classes in KINDS.items() for cls in classes}

@@ -75,7 +75,7 @@ def test_every_record_comes_back_as_it_was(path: Path) -> None:
 def test_a_draw_is_written_with_its_own_propensity(path: Path) -> None:
     outcome = drawn([0.1, 0.9])
     with Journal.create(path, opening(names(2))) as journal:
-        journal.draw(1, outcome, examples=16, tokens=99)
+        journal.draw(1, outcome, examples=16)
     _, shares, step = read(path)
     assert shares == Shares(1, [0.1, 0.9])
     assert step == Step(
@@ -216,8 +216,8 @@ def test_200_000_steps_stay_under_100_megabytes_though_the_distribution_changes_
         for step, shares in enumerate(tables, 100_001):
             number = step % count
             draw = bursar.Draw(tasks[number], number, shares, step)
-            outcome = Outcome(draw, loss=float(shares[0]), gain=-float(shares[1]))
-            journal.draw(step, outcome, examples=16, tokens=1999, seconds=0.0123)
+            outcome = Outcome(draw, loss=float(shares[0]), gain=-float(shares[1]), tokens=1999)
+            journal.draw(step, outcome, examples=16, seconds=0.0123)
         assert (journal.position - first) * 200_000 / steps < 100e6
 
 

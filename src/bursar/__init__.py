@@ -13,10 +13,16 @@ if TYPE_CHECKING:
     from bursar.journal import Journal
     from bursar.offpolicy import Log, estimate, improve
     from bursar.policies import (
+        ADO,
+        ODM,
         ActivePrioritization,
+        Aioli,
+        Alignment,
         Annealed,
         Cycle,
+        DevLosses,
         DevScore,
+        DoGE,
         Draw,
         Exp3S,
         Fixed,
@@ -45,10 +51,16 @@ if TYPE_CHECKING:
     from bursar.training.run import run
 
 __all__ = [
+    "ADO",
+    "ODM",
     "ActivePrioritization",
+    "Aioli",
+    "Alignment",
     "Annealed",
     "Cycle",
+    "DevLosses",
     "DevScore",
+    "DoGE",
     "Draw",
     "Exp3S",
     "Fixed",

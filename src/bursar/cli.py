@@ -222,13 +222,13 @@ def _report(write: Callable[[], Path]) -> None:
 
 
 def _scores_table(tasks: dict[str, "Scores"], score: float) -> Table:
+    from bursar.tasks.metrics import shown
+
     table = Table(Column("task", no_wrap=True), "metrics")
     table.add_column("loss", justify="right")
     table.add_column("score", justify="right")
     for name, scores in tasks.items():
-        metrics = ", ".join(
-            f"{metric} {100 * value:.1f}" for metric, value in scores.metrics.items()
-        )
+        metrics = ", ".join(shown(metric, value) for metric, value in scores.metrics.items())
         table.add_row(name, metrics, f"{scores.loss:.3f}", f"{100 * scores.score:.1f}")
     table.add_section()
     table.add_row("mean", "", "", f"{100 * score:.1f}")
@@ -376,6 +376,9 @@ def export(
     folder: RunFolder,
     to: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
     task: Annotated[str, typer.Option(help="Which of the run's tasks.")],
+    adapters: Annotated[
+        bool, typer.Option(help="Write a language model's adapters for peft, not all of it.")
+    ] = False,
 ) -> None:
     """Write one task's model as a folder that plain transformers loads.
 
@@ -387,7 +390,7 @@ def export(
 
     finished(folder)
     with busy("exporting"):
-        export_task(folder / MODEL, task, to)
+        export_task(folder / MODEL, task, to, adapters=adapters)
     out.print(f"Written: {to}", soft_wrap=True)
 
 
@@ -487,7 +490,23 @@ def parameters(file: RunFile, sets: Sets = None) -> None:
 
     config = configs.load(file, sets or ())
     names = [each if isinstance(each, str) else str(each.get("name")) for each in config.tasks]
-    out.print(str(parameters_of(config.model, names)), soft_wrap=True)
+    spec = config.model
+    if any(each == "generate" for each in map(_kind_said, config.tasks)):
+        spec = spec.model_copy(update={"causal": True, "encoder": spec.encoder or "small"})
+    out.print(str(parameters_of(spec, names)), soft_wrap=True)
+
+
+def _kind_said(entry: str | dict[str, Any]) -> str | None:
+    """Return the kind of a run file's task, as far as it is known without reading its data."""
+    from bursar.tasks.catalogue import find_late
+
+    name = entry if isinstance(entry, str) else str(entry.get("name"))
+    if isinstance(entry, dict) and entry.keys() & {"train", "hub"}:
+        return str(entry.get("kind"))
+    try:
+        return find_late(name).kind.name
+    except UserError:  # a task made in Python; a file that is missing is no matter here
+        return None
 
 
 @app.command()
@@ -562,8 +581,10 @@ def plan(file: RunFile, sets: Sets = None, data: DataOption = None) -> None:
 
 
 def _budget_words(config: "RunConfig") -> str:
-    """Return what there is to spend, in the words of who decides."""
-    said = f"Budget: {config.length:,} {config.family.unit}, batches of {config.budget.batch:,}."
+    """Return what there is to spend, in the unit of the decider's family."""
+    tokens = config.budget.tokens
+    size = f"{config.budget.batch:,}" if tokens is None else f"about {tokens:,} tokens"
+    said = f"Budget: {config.length:,} {config.family.unit}, batches of {size}."
     if config.family.key != "weighting":
         return said
     share = float(config.decider.get("fraction", 1.0))

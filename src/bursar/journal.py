@@ -226,7 +226,6 @@ class Journal:
         outcome: Outcome,
         *,
         examples: int | None = None,
-        tokens: int | None = None,
         seconds: float | None = None,
     ) -> Step:
         """Write a draw with its outcome, and before it the distribution if that has changed."""
@@ -240,8 +239,11 @@ class Journal:
             outcome.score,
             dict(outcome.uncertainty) if outcome.uncertainty is not None else None,
             examples,
-            tokens,
+            outcome.tokens,
             seconds,
+            dict(outcome.dev_losses) if outcome.dev_losses is not None else None,
+            outcome.alignment,
+            outcome.gradient,
         )
         changed = draw.probabilities is not self._seen
         lines = self._changed(step, draw.probabilities) if changed else b""

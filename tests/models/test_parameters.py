@@ -11,7 +11,7 @@ from bursar.models.build import build
 from bursar.models.parameters import parameters_of
 from bursar.models.spec import ModelSpec
 from bursar.models.tokenizers import Corpus, tokenizer_for
-from bursar.tasks.kinds import Classify
+from bursar.tasks.kinds import Classify, Generate
 
 TASKS = [f"task-{number}" for number in range(8)]
 
@@ -51,3 +51,17 @@ def test_a_plain_encoder_is_counted_too(base: str) -> None:
 def test_what_is_no_text_encoder_is_one_sentence() -> None:
     with pytest.raises(UserError, match=r"model\.encoder: expected a text encoder .*'cnn'"):
         parameters_of(ModelSpec(encoder="cnn"), TASKS)
+
+
+@pytest.mark.parametrize("lora", [None, {"rank": 3}], ids=["all", "lora"])
+def test_a_language_model_is_counted_with_its_head_and_adapters(
+    lora: dict[str, int] | None,
+) -> None:
+    spec = ModelSpec(encoder="small", causal=True, width=32, vocabulary=300, lora=lora)
+    texts = Corpus("other texts", lambda: [f"word{n} some more words {n}" for n in range(200)])
+    model = build(spec, {"t": Generate()}, tokenizer_for(spec, texts), 1)
+    vocabulary = tokenizer_for(spec, texts).vocabulary
+    found = parameters_of(spec.model_copy(update={"vocabulary": vocabulary}), ["t"])
+    parameters = list(model.parameters())
+    assert found.total == sum(p.numel() for p in parameters)
+    assert found.trained == sum(p.numel() for p in parameters if p.requires_grad)

@@ -1,9 +1,13 @@
 """Every policy of the library passes the suite that it ships."""
 
 from bursar import (
+    ADO,
+    ODM,
     ActivePrioritization,
+    Aioli,
     Annealed,
     Cycle,
+    DoGE,
     Exp3S,
     Fixed,
     Progress,
@@ -93,6 +97,41 @@ class TestActivePrioritization(PolicyConformance):
 class TestProgress(PolicyConformance):
     def make(self, tasks):
         return Progress(tasks)
+
+
+class TestODM(PolicyConformance):
+    def make(self, tasks):
+        return ODM(tasks, warmup=3)
+
+
+class TestODMOfSums(PolicyConformance):
+    def make(self, tasks):
+        return ODM(tasks, rule="exp3", start=shares(tasks))
+
+
+class TestODMOfPerplexities(PolicyConformance):
+    def make(self, tasks):
+        return ODM(tasks, rule="perplexity", smoothing=0.5)
+
+
+class TestADO(PolicyConformance):
+    def make(self, tasks):
+        return ADO(tasks, every=37, ignored=3, prior=shares(tasks))
+
+
+class TestAioli(PolicyConformance):
+    def make(self, tasks):
+        return Aioli(tasks, every=14, repeats=1, stretch=2)
+
+
+class TestAioliOfThePaper(PolicyConformance):
+    def make(self, tasks):
+        return Aioli(tasks, every=1, repeats=2, stretch=1, ema=None, targets=tasks[:1])
+
+
+class TestDoGE(PolicyConformance):
+    def make(self, tasks):
+        return DoGE(tasks, every=2, rate=0.3, epsilon=0.01)
 
 
 class TestStratified(PolicyConformance):

@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from bursar.tasks.batches import (
     ItemStream,
     Stream,
     bucketed,
+    bucketed_by_tokens,
     in_order,
     make_batch,
     ready_batch,
@@ -184,3 +186,25 @@ def test_an_input_that_some_tasks_lack_is_zero_there_and_frozen_states_are_left_
     assert FROZEN_STATES not in mixed
     both = make_batch({"plain": more, "more": more}, chosen).inputs
     assert both[FROZEN_STATES].shape == (2, 2, 3)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_batches_of_about_so_many_tokens_have_every_item_once(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(2, 60, size=500)
+    order = bucketed_by_tokens(lengths, 400, rng)
+    batches = [order.batch(place) for place in range(len(order.starts))]
+    assert len(batches) == round(lengths.sum() / 400)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(500))
+    sizes = [int(lengths[items].sum()) for items in batches]
+    assert max(abs(size - np.mean(sizes)) for size in sizes) <= 60
+    spread = np.mean([np.ptp(lengths[items]) for items in batches])
+    assert spread < 20  # like lengths go together
+
+
+def test_no_batch_is_empty_where_an_item_is_longer_than_a_batch() -> None:
+    for lengths in ([500, 1, 1, 1], [1, 1, 1, 500], [7], [300, 300, 300], [1, 900, 1, 900, 1]):
+        order = bucketed_by_tokens(np.array(lengths), 100, np.random.default_rng(1))
+        batches = [order.batch(place) for place in range(len(order.starts))]
+        assert all(len(items) for items in batches)
+        assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))

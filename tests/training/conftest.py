@@ -31,6 +31,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "exp3s": {"eta": 0.1},
     "thompson": {"primary": "c", "batches": 2},
     "active": {"every": 3, "passes": 2, "examples": 10},
+    "odm": {"warmup": 2},
+    "ado": {"every": 6, "ignored": 0, "irreducible": -10},
+    "aioli": {"every": 7, "repeats": 1, "stretch": 1, "examples": 10},
+    "doge": {"every": 1, "examples": 10, "rate": 0.5},
 }
 SPECS = [{"name": cls.name, **OPTIONS.get(cls.name, {})} for cls in POLICIES]
 SPECS.append({"name": "exp3s", "eta": 0.1, "draws": "stratified"})
@@ -107,7 +111,7 @@ def everything() -> Callable[[Path], dict[str, Any]]:
 
     def read_all(folder: Path) -> dict[str, Any]:
         files = ["run.yaml", "scores.json"]
-        files += [str(path.relative_to(folder)) for path in folder.glob("model/*")]
+        files += [str(p.relative_to(folder)) for p in folder.glob("model/*") if p.is_file()]
         files += [str(path.relative_to(folder)) for path in folder.rglob("*.safetensors")]
         seen: dict[str, Any] = {name: (folder / name).read_bytes() for name in files}
         seen["journal"] = [without_times(record) for record in read(folder / "journal.jsonl")]

@@ -13,7 +13,7 @@ import transformers
 from bursar.config import RunConfig
 from bursar.errors import UserError
 from bursar.journal import Step, read
-from bursar.models.encoders import _long_enough
+from bursar.models.encoders import long_enough
 from bursar.policies import ActivePrioritization, Random
 from bursar.tasks.task import Task
 from bursar.training.plan import plan
@@ -272,7 +272,7 @@ def test_an_encoder_with_a_decoder_is_refused_before_data_are_read(tmp_path: Pat
 
 
 def test_a_number_of_any_positions_is_no_limit() -> None:
-    _long_enough(transformers.XLNetConfig(), 4096)
+    long_enough(transformers.XLNetConfig(), 4096)
 
 
 def test_metrics_that_need_a_package_are_asked_for_at_the_start(

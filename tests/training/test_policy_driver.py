@@ -188,8 +188,7 @@ def test_a_journal_replays_to_the_same_policy_and_the_same_propensities(
         draw = policy.ask(rng)
         assert (draw.task, draw.probability) == (record.task, record.p)
         assert shares == pytest.approx(expected, rel=1e-8)
-        told = (record.loss, record.gain, record.score, record.uncertainty)
-        policy.tell(Outcome(draw, *told))
+        policy.tell(record.outcome(draw))
 
 
 def weights_after(driver: PolicyDriver, steps: int) -> dict[str, torch.Tensor]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bursar.bandit.environment import Environment
 from bursar.policies.base import Draw, Outcome, Policy
-from bursar.policies.signals import DevScore, Uncertainty
+from bursar.policies.signals import DevLosses, DevScore, Uncertainty
 
 #: A score below this counts as this when its negative log-likelihood is taken.
 FLOOR = 1e-3
@@ -108,13 +108,16 @@ def _outcome(
     policy: Policy, draw: Draw, before: NDArray[np.float64], after: NDArray[np.float64]
 ) -> Outcome:
     loss = _nll(before[draw.index])
-    score, uncertainty = None, None
+    score, uncertainty, losses = None, None, None
     for signal in policy.due(draw):
         if isinstance(signal, DevScore):
             score = float(after[policy.tasks.index(signal.task)])
         elif isinstance(signal, Uncertainty):
             uncertainty = dict(zip(policy.tasks, (1 - after).tolist(), strict=True))
-    return Outcome(draw, loss, loss - _nll(after[draw.index]), score, uncertainty)
+        elif isinstance(signal, DevLosses):
+            losses = {task: _nll(each) for task, each in zip(policy.tasks, after, strict=True)}
+    gain = loss - _nll(after[draw.index])
+    return Outcome(draw, loss, gain, score, uncertainty, dev_losses=losses)
 
 
 def _nll(score: float) -> float:

@@ -27,12 +27,15 @@ class Budget(Section):
         steps: optimiser steps.
         rounds: rounds of a weighting, which counts in these instead of steps.
         batch: examples in a step.
+        tokens: about how many tokens a step has instead, so that texts of different lengths get
+            equal shares; a policy's steps alone can be counted so.
         accumulate: in how many parts a batch passes through the model, to save memory.
     """
 
     steps: int = Field(default=1000, ge=1)
     rounds: int = Field(default=10, ge=1)
     batch: int = Field(default=16, ge=1)
+    tokens: int | None = Field(default=None, ge=1)
     accumulate: int = Field(default=1, ge=1)
 
 
@@ -217,6 +220,12 @@ class RunConfig(_Deciders):  # type: ignore[misc]
         # To open a run must not run code that came with it: a class of one's own is not looked at.
         if not is_own(self.decider["name"]):
             decider_class(self.family, self.decider, None)
+        return self
+
+    @model_validator(mode="after")
+    def _only_a_policy_counts_tokens(self) -> "RunConfig":
+        if self.budget.tokens is not None and self.family.key != "policy":
+            raise ValueError(f"budget.tokens: expected a policy with it, found a {self.family.key}")
         return self
 
     @property

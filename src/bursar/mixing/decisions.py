@@ -100,6 +100,9 @@ class Decisions:
         uncertainty: Mapping[str, float] | None = None,
         examples: int | None = None,
         tokens: int | None = None,
+        dev_losses: Mapping[str, float] | None = None,
+        alignment: float | None = None,
+        gradient: float | None = None,
     ) -> None:
         """Say what came of a draw; in any order, once for each.
 
@@ -114,6 +117,9 @@ class Decisions:
             uncertainty: of the model on each task.
             examples: how many it was spent on.
             tokens: how many it was spent on, padding left out.
+            dev_losses: of the tasks that the policy's `DevLosses` names, after the step.
+            alignment: of its batches' gradient with the mean dev gradient; see `Alignment`.
+            gradient: the length of that gradient.
         """
         draw = self.opened(number)
         del self.open[draw.number]
@@ -122,8 +128,18 @@ class Decisions:
         if measured is not None and not math.isfinite(measured):
             log.warning("draw %d of %s: its loss is %s; left out", number, draw.task, measured)
             return
-        outcome = Outcome(draw, measured, _finite(gain), score, uncertainty)
-        self._recorder.draw(outcome, examples=examples, tokens=tokens)
+        outcome = Outcome(
+            draw,
+            measured,
+            _finite(gain),
+            score,
+            uncertainty,
+            tokens,
+            dev_losses,
+            _finite(alignment),
+            _finite(gradient),
+        )
+        self._recorder.draw(outcome, examples=examples)
         if self.lag is None:
             self.policy.tell(outcome)
         else:
@@ -217,5 +233,9 @@ def _saved_outcome(outcome: Outcome) -> dict[str, Any]:
         "gain": outcome.gain,
         "score": outcome.score,
         "uncertainty": None if outcome.uncertainty is None else dict(outcome.uncertainty),
+        "tokens": outcome.tokens,
+        "dev_losses": None if outcome.dev_losses is None else dict(outcome.dev_losses),
+        "alignment": outcome.alignment,
+        "gradient": outcome.gradient,
     }
     return {"draw": _saved(outcome.draw), "measured": measured}

@@ -115,6 +115,9 @@ class Mixer(Decisions):
         uncertainty: Mapping[str, float] | None = None,
         examples: int | None = None,
         tokens: int | None = None,
+        dev_losses: Mapping[str, float] | None = None,
+        alignment: float | None = None,
+        gradient: float | None = None,
     ) -> None:
         """Say what came of a draw; in any order, once for each. See `Decisions.settle`."""
         self.opened(number)
@@ -127,6 +130,9 @@ class Mixer(Decisions):
             uncertainty=uncertainty,
             examples=sum(map(len, items)) if examples is None else examples,
             tokens=tokens,
+            dev_losses=dev_losses,
+            alignment=alignment,
+            gradient=gradient,
         )
 
     def state_dict(self) -> dict[str, Any]:

@@ -38,10 +38,13 @@ class Representation:
     Args:
         pooled: one vector a sequence or image, shape `(sequences, pooled_width)`.
         tokens: one vector a token, shape `(sequences, tokens, width)`; None for images.
+        vocabulary: of a causal language model, a number for each word that may come next, shape
+            `(sequences, tokens, vocabulary)`.
     """
 
     pooled: Tensor
     tokens: Tensor | None = None
+    vocabulary: Tensor | None = None
 
 
 class Encoder(nn.Module, ABC):
@@ -105,7 +108,7 @@ class TextEncoder(Encoder):
         self.width = int(model.config.hidden_size)
         self._segments = int(getattr(model.config, "type_vocab_size", 0) or 0) > 1
         if freeze:
-            _freeze(model, freeze)
+            freeze_layers(model, freeze)
 
     def forward(self, inputs: Mapping[str, Tensor]) -> Representation:
         """Token vectors and their pool."""
@@ -121,7 +124,8 @@ class TextEncoder(Encoder):
         return self.width * (4 if self.pooling == "pair" else 1)
 
 
-def _freeze(model: PreTrainedModel, layers: int) -> None:
+def freeze_layers(model: PreTrainedModel, layers: int) -> None:
+    """Stop training a model's embeddings and so many of its lower layers."""
     stack = _layers(model)
     if layers > len(stack):
         raise UserError(f"model.freeze: found {layers}, but the encoder has {len(stack)} layers")
@@ -206,6 +210,10 @@ def build_image_encoder(spec: ModelSpec) -> Encoder:
 
 def build_text_encoder(spec: ModelSpec, folder: str | None, vocabulary: int) -> Encoder:
     """The encoder that the spec names: from its folder, or with random weights if it has none."""
+    if spec.causal:
+        from bursar.models.causal import build_causal
+
+        return build_causal(spec, folder, vocabulary)
     if spec.encoder == "bilstm":
         from bursar.models.bilstm import BiLSTMEncoder
 
@@ -221,7 +229,7 @@ def text_model(spec: ModelSpec, folder: str | None, vocabulary: int) -> PreTrain
     if folder is None:
         return BertModel(small_config(spec, vocabulary), add_pooling_layer=False)
     model = _pretrained(folder, spec)
-    _long_enough(model.config, spec.max_length)
+    long_enough(model.config, spec.max_length)
     if spec.pooling == "first" and _is_causal(model):
         raise UserError(
             f"model.pooling: the first token of a {model.config.model_type} sees none of the "
@@ -230,7 +238,8 @@ def text_model(spec: ModelSpec, folder: str | None, vocabulary: int) -> PreTrain
     return model
 
 
-def _long_enough(config: PreTrainedConfig, max_length: int) -> None:
+def long_enough(config: PreTrainedConfig, max_length: int) -> None:
+    """Raise if a model does not read so many tokens."""
     positions = getattr(config, "max_position_embeddings", None)
     if positions is None or positions < 1:  # XLNet's -1 stands for any number
         return
@@ -260,11 +269,7 @@ def _is_causal(model: PreTrainedModel) -> bool:
 
 def small_config(spec: ModelSpec, vocabulary: int) -> BertConfig:
     """Return the configuration of `small`."""
-    if spec.width % spec.attention_heads:
-        raise UserError(
-            f"model.width: expected a multiple of attention_heads={spec.attention_heads}, "
-            f"found {spec.width}"
-        )
+    check_width(spec)
     return BertConfig(
         vocab_size=vocabulary,
         hidden_size=spec.width,
@@ -273,6 +278,15 @@ def small_config(spec: ModelSpec, vocabulary: int) -> BertConfig:
         intermediate_size=4 * spec.width,
         max_position_embeddings=spec.max_length,
     )
+
+
+def check_width(spec: ModelSpec) -> None:
+    """Raise unless the attention heads of `small` share its width."""
+    if spec.width % spec.attention_heads:
+        raise UserError(
+            f"model.width: expected a multiple of attention_heads={spec.attention_heads}, "
+            f"found {spec.width}"
+        )
 
 
 def text_config(folder: str, spec: ModelSpec) -> PreTrainedConfig:

@@ -12,14 +12,15 @@ from typing import Any
 import torch
 import transformers
 from torch import Tensor, nn
-from transformers import MODEL_MAPPING, PreTrainedConfig, PreTrainedModel
+from transformers import MODEL_MAPPING, AutoTokenizer, PreTrainedConfig, PreTrainedModel
 
 from bursar.errors import UserError, unknown
 from bursar.files import whole_folder
 from bursar.models import saving
+from bursar.models.causal import BASE, CausalEncoder, save_causal
 from bursar.models.conditional.folding import stays
 from bursar.models.conditioned import ConditionedTextEncoder
-from bursar.models.encoders import TextEncoder, quiet
+from bursar.models.encoders import Encoder, TextEncoder, quiet
 from bursar.models.export_tokenizer import check_tokenizer, export_tokenizer
 from bursar.models.exported import (
     Exported,
@@ -31,7 +32,8 @@ from bursar.models.exported import (
 )
 from bursar.models.heads import LinearHead, TwoLayerHead
 from bursar.models.multitask import MultiTaskModel, key
-from bursar.tasks.kinds import Choose, Classify, Kind, MultiLabel, Regress, Span, Tag
+from bursar.tasks.kinds import Choose, Classify, Generate, Kind, MultiLabel, Regress, Span, Tag
+from bursar.tasks.tokenizer import Tokenizer
 
 TOLERANCE = 1e-5
 FORMS: dict[type[Kind], type[Exported]] = {
@@ -45,17 +47,23 @@ FORMS: dict[type[Kind], type[Exported]] = {
 """By kind, the class that holds any encoder, pooling and head."""
 
 
-def export(folder: Path, task: str, out: Path) -> None:
+def export(folder: Path, task: str, out: Path, *, adapters: bool = False) -> None:
     """Write one task's part of a saved model as a folder for transformers.
 
     Args:
         folder: where `saving.save` put the model.
         task: which of its tasks.
         out: the folder to write, which must not be there yet.
+        adapters: write the adapters of a language model for peft, not the model with them added.
     """
     if out.exists():
         raise UserError(f"{out}: expected a folder to be made, found one that is there already")
     model, tokenizer = saving.load(folder)
+    if tokenizer is not None and isinstance(model.kinds.get(task), Generate):
+        _export_language_model(model.encoder, tokenizer, folder, out, adapters)
+        return
+    if adapters:
+        raise UserError(f"task {task}: expected a task that generates to export adapters of")
     segments = tokenizer is not None and tokenizer.segments
     converted = convert(model, task, segments=segments)
     if tokenizer is None:
@@ -65,6 +73,35 @@ def export(folder: Path, task: str, out: Path) -> None:
         converted.save_pretrained(whole)
         export_tokenizer(folder, tokenizer, reads).save_pretrained(whole)
         check_tokenizer(whole, tokenizer, task)
+
+
+def _export_language_model(
+    encoder: Encoder, tokenizer: Tokenizer, folder: Path, out: Path, adapters: bool
+) -> None:
+    """Write the language model that all tasks which generate share, or its adapters."""
+    if not isinstance(encoder, CausalEncoder):
+        raise UserError(f"{folder}: an encoder such as {type(encoder).__name__} cannot be exported")
+    if adapters and not encoder.adapted:
+        raise UserError(f"{folder}: expected a model trained with model.lora, found one without")
+    with whole_folder(out) as whole, quiet():
+        if adapters:
+            save_causal(encoder, whole, str(folder) if not (folder / BASE).exists() else None)
+        else:
+            encoder.merged().save_pretrained(whole)
+        words = AutoTokenizer.from_pretrained(folder)
+        words.save_pretrained(whole)
+    _check_prompts(out, words, tokenizer)
+
+
+def _check_prompts(out: Path, words: Any, tokenizer: Tokenizer) -> None:
+    """Raise unless transformers reads a prompt as it was read in the training."""
+    texts = ["A cat.", "Who sat there, then?"]
+    for text, [ids] in zip(texts, (tokenizer.continued([t], [""])[0] for t in texts), strict=True):
+        expected = [*tokenizer.start.tolist(), *ids.tolist()]
+        if words(text)["input_ids"][: len(expected)] != expected:
+            raise UserError(
+                f"{out}: transformers reads texts otherwise than they were trained with"
+            )
 
 
 def can_export(encoder: PreTrainedConfig | None, kind: Kind) -> str | None:
@@ -78,7 +115,7 @@ def can_export(encoder: PreTrainedConfig | None, kind: Kind) -> str | None:
         return "only text encoders of transformers can be exported, this model has another"
     if encoder.is_encoder_decoder:
         return f"a {encoder.model_type} has a decoder too; only encoders alone can be exported"
-    if not isinstance(kind, tuple(FORMS)):
+    if not isinstance(kind, (*FORMS, Generate)):
         return f"transformers has no class of models for a kind such as {type(kind).__name__}"
     return None
 
@@ -95,7 +132,10 @@ def convert(model: MultiTaskModel, task: str, *, segments: bool = True) -> PreTr
     """
     if task not in model.kinds:
         raise unknown("task", task, model.kinds)
-    kind, encoder, head = model.kinds[task], model.encoder, model.heads[key(task)]
+    kind, encoder = model.kinds[task], model.encoder
+    if isinstance(kind, Generate) and isinstance(encoder, CausalEncoder):
+        return encoder.merged()
+    head = model.heads[key(task)]
     if isinstance(encoder, ConditionedTextEncoder):
         encoder = _folded(encoder, task)
     text = encoder if isinstance(encoder, TextEncoder) else None

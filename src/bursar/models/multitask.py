@@ -23,7 +23,8 @@ class MultiTaskModel(nn.Module):
 
     A batch goes through the encoder in one pass, whatever tasks are in it, and each head is applied
     to its own items. A head's first weights depend on the seed and the task's name, not on which
-    other tasks there are. The encoder's frozen layers drop nothing out, and are not run on a batch
+    other tasks there are. Tasks that generate have no head: they share that of the language model
+    which the encoder is. The encoder's frozen layers drop nothing out, and are not run on a batch
     that holds what they give.
 
     Args:
@@ -41,7 +42,11 @@ class MultiTaskModel(nn.Module):
         self.frozen = encoder.frozen()
         self.kinds = dict(kinds)
         self._ids = {name: number for number, name in enumerate(kinds)}
-        heads = {name: _head(encoder, kind, spec, name, seed) for name, kind in kinds.items()}
+        heads = {
+            name: _head(encoder, kind, spec, name, seed)
+            for name, kind in kinds.items()
+            if kind.reads != "vocabulary"
+        }
         # Module names may not hold dots, task names may.
         self.heads = nn.ModuleDict({key(name): head for name, head in heads.items()})
 
@@ -67,20 +72,25 @@ class MultiTaskModel(nn.Module):
         """
         self.kinds[name] = kind
         self._ids[name] = len(self._ids)
-        self.heads[key(name)] = _head(self.encoder, kind, spec, name, seed)
+        if kind.reads != "vocabulary":
+            self.heads[key(name)] = _head(self.encoder, kind, spec, name, seed)
 
     def task_id(self, task: str) -> int:
         """Return the number by which encoders know a task."""
         return self._ids[task]
 
     def _task_ids(self, batch: Batch) -> Tensor:
-        device = next(self.heads.parameters()).device
+        device = next(self.parameters()).device
         ids = torch.empty(batch.parts[-1].rows.stop, dtype=torch.int64, device=device)
         for part in batch:
             ids[part.rows] = self._ids[part.task]
         return ids
 
     def _logits(self, part: TaskItems, seen: Representation) -> Tensor:
+        if self.kinds[part.task].reads == "vocabulary":
+            if seen.vocabulary is None:
+                raise TypeError(f"task {part.task} generates, but the encoder is no language model")
+            return seen.vocabulary[part.rows, : part.length]
         tokens = None if seen.tokens is None else seen.tokens[part.rows, : part.length]
         features = seen.pooled[part.rows]
         if self.kinds[part.task].reads == "tokens":

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 
 import torch
-from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
+from torch import nn
+from transformers import AutoModel, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
 from bursar.errors import UserError
 from bursar.models.build import build_conditional
+from bursar.models.causal import adapted, small_causal_config
 from bursar.models.conditional.count import ParameterCount, count_parameters
 from bursar.models.encoders import TextEncoder, quiet, small_config, text_config
 from bursar.models.spec import ModelSpec
@@ -26,13 +28,29 @@ def parameters_of(spec: ModelSpec, tasks: Sequence[str]) -> ParameterCount:
     if spec.encoder in ("cnn", "lenet") or ":" in (spec.encoder or ""):
         raise UserError(f"model.encoder: expected a text encoder to count, found {spec.encoder!r}")
     with torch.device("meta"):
+        if spec.causal:
+            return _counted(_causal(spec), tasks)
         plain = _plain(spec)
         if spec.conditional is not None:
             return count_parameters(build_conditional(plain, tasks, spec.conditional))
-        encoder = TextEncoder(plain, spec.pooling, spec.freeze).model
-    sizes = [(p.numel(), p.requires_grad) for p in encoder.parameters()]
+        return _counted(TextEncoder(plain, spec.pooling, spec.freeze).model, tasks)
+
+
+def _counted(model: nn.Module, tasks: Sequence[str]) -> ParameterCount:
+    sizes = [(p.numel(), p.requires_grad) for p in model.parameters()]
     trained = sum(size for size, moves in sizes if moves)
     return ParameterCount(len(tasks), sum(size for size, _ in sizes), trained, 0, 0, 0, 0)
+
+
+def _causal(spec: ModelSpec) -> nn.Module:
+    """Return the language model that a spec describes, adapters included, without weights."""
+    folder = pretrained_source(spec)
+    config: PreTrainedConfig = (
+        small_causal_config(spec, spec.vocabulary) if folder is None else text_config(folder, spec)
+    )
+    with quiet():
+        model: PreTrainedModel = AutoModelForCausalLM.from_config(config)
+    return adapted(model, spec)
 
 
 def _plain(spec: ModelSpec) -> PreTrainedModel:

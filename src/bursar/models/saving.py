@@ -11,12 +11,13 @@ from safetensors.torch import load_file, save_file
 from bursar.errors import UserError
 from bursar.models.bilstm import BiLSTMEncoder
 from bursar.models.build import build_encoder
+from bursar.models.causal import CausalEncoder, load_adapted, save_causal
 from bursar.models.conditional.encoder import ConditionalEncoder
 from bursar.models.conditioned import ConditionedTextEncoder
 from bursar.models.encoders import Encoder, TextEncoder, quiet
 from bursar.models.multitask import MultiTaskModel
 from bursar.models.spec import ModelSpec
-from bursar.models.tokenizers import pretrained_tokenizer, save_tokenizer
+from bursar.models.tokenizers import pretrained_source, pretrained_tokenizer, save_tokenizer
 from bursar.tasks.kinds import Kind, from_spec
 from bursar.tasks.tokenizer import Tokenizer
 
@@ -50,6 +51,8 @@ def save(model: MultiTaskModel, tokenizer: Tokenizer | None, spec: ModelSpec, fo
             model.encoder.model.save_pretrained(folder)
     elif isinstance(model.encoder, ConditionedTextEncoder):
         model.encoder.model.save_pretrained(folder)
+    elif isinstance(model.encoder, CausalEncoder):
+        save_causal(model.encoder, folder, pretrained_source(spec))
     else:
         if isinstance(model.encoder, BiLSTMEncoder):
             with quiet():
@@ -103,11 +106,13 @@ def _load(
 def _plain(
     folder: Path, spec: ModelSpec, tokenizer: Tokenizer | None, own: type[Encoder] | None
 ) -> Encoder:
+    if spec.lora is not None:
+        return load_adapted(spec, folder, pretrained_source(spec))
     place = folder / WORDS if spec.encoder == "bilstm" else folder
     read = str(place) if tokenizer is not None and own is None else None
     # The folder holds the encoder as it was trained, whatever revision it came from.
     encoder = build_encoder(spec.model_copy(update={"revision": None}), tokenizer, read, own)
-    if not isinstance(encoder, TextEncoder):
+    if not isinstance(encoder, TextEncoder | CausalEncoder):
         encoder.load_state_dict(load_file(folder / WEIGHTS))
     return encoder
 

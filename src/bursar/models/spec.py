@@ -42,6 +42,23 @@ class AdaptSpec(Section):
     train_all: bool = False
 
 
+class LoraSpec(Section):
+    """Adapters of low rank (Hu et al. 2021), which are trained in place of the model's own weights.
+
+    Args:
+        rank: of each adapter.
+        alpha: what an adapter gives is multiplied by alpha / rank.
+        dropout: in front of an adapter.
+        targets: names of the layers that get one; None takes those that peft knows to be right for
+            the architecture.
+    """
+
+    rank: int = Field(default=8, ge=1)
+    alpha: float = Field(default=16.0, gt=0)
+    dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
+    targets: tuple[str, ...] | None = None
+
+
 class ModelSpec(Section):
     """One shared encoder and a head for each task.
 
@@ -62,13 +79,18 @@ class ModelSpec(Section):
             encoder is frozen by `conditional.freeze`.
         conditional: makes the encoder a task-conditioned one, as in Pilault et al. (2021): `true`,
             or a mapping of the words of `ConditionalSpec`.
+        causal: the encoder is a causal language model with its own head, which all tasks that
+            generate share; the run fills it in where there is one. `small` is then a GPT-2 with
+            random weights.
+        lora: train adapters in place of a causal model's weights (extra `lora`): `true`, or a
+            mapping of the words of `LoraSpec`.
         adapt: start from the model of a finished run, with one task more; `bursar adapt` writes it.
         pooling: what a sequence's head sees: the mean of its tokens, its first token, its last one
             (of a decoder, whose first token sees no others), or `pair`: the means u and v of its
             two texts, |u - v| and u * v, as in Guo et al. (2019).
         head: `linear`, or `two_layer` as in Kourdis et al. (2020).
         head_width: hidden units of the two-layer head.
-        dropout: dropout in front of a head.
+        dropout: dropout in front of a head; of a causal `small`, everywhere in it.
         max_length: longest sequence, in tokens.
         width: hidden size of `small`; of `bilstm`, units in each direction.
         depth: layers of `bilstm`'s LSTM.
@@ -84,6 +106,8 @@ class ModelSpec(Section):
     layers: int | None = Field(default=None, ge=1)
     freeze: int = Field(default=0, ge=0)
     conditional: ConditionalSpec | None = None
+    causal: bool = False
+    lora: LoraSpec | None = None
     adapt: AdaptSpec | None = None
     pooling: Pooling = "mean"
     head: Literal["linear", "two_layer"] = "linear"
@@ -101,6 +125,11 @@ class ModelSpec(Section):
         if isinstance(said, bool):
             return ConditionalSpec() if said else None
         return checked(dict(said), "model.conditional") if isinstance(said, Mapping) else said
+
+    @field_validator("lora", mode="before")
+    @classmethod
+    def _usual(cls, said: Any) -> Any:
+        return (LoraSpec() if said else None) if isinstance(said, bool) else said
 
     @model_validator(mode="after")
     def _fits(self) -> "ModelSpec":
@@ -128,6 +157,7 @@ class ModelSpec(Section):
         unused = [] if texts or own else list(_OF_TEXTS)
         unused += [name for name, of in _OF_ONE.items() if self.encoder not in of and not own]
         unused += [] if own else ["options"]
+        unused += [] if self.causal and not own else ["lora"]
         for name in unused:
             if getattr(self, name) != type(self).model_fields[name].default:
                 usual = "minilm" if texts else "cnn"

@@ -12,9 +12,17 @@ from bursar.files import whole_folder
 from bursar.models.encoders import Encoder, first_line, packaged_minilm, quiet
 from bursar.models.spec import ENCODERS, ModelSpec
 from bursar.tasks.cache import cache_folder
-from bursar.tasks.tokenizer import Tokenizer
+from bursar.tasks.tokenizer import END, PAD, START, Tokenizer
 
 FILE = "tokenizer.json"
+TO_READ = {
+    "pad_token": "[PAD]",
+    "unk_token": "[UNK]",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "mask_token": "[MASK]",
+}
+TO_WRITE = {"pad_token": PAD, "bos_token": START, "eos_token": END}
 
 
 @dataclass(frozen=True)
@@ -60,11 +68,13 @@ def tokenizer_for(
     name = pretrained_source(spec, own)
     if name is not None:
         return pretrained_tokenizer(name, spec.max_length, spec.revision)
-    words = f"bpe\x1f{spec.vocabulary}\x1f{texts.fingerprint}"
+    form = "bytes" if spec.causal else "bpe"
+    words = f"{form}\x1f{spec.vocabulary}\x1f{texts.fingerprint}"
     folder = cache_folder(cache, "vocabularies")
     path = folder / blake2b(words.encode(), digest_size=16).hexdigest() / FILE
     if not path.exists():
-        learned = Tokenizer.train(texts.read(), spec.vocabulary, spec.max_length)
+        learn = Tokenizer.train_to_write if spec.causal else Tokenizer.train
+        learned = learn(texts.read(), spec.vocabulary, spec.max_length)
         with whole_folder(path.parent, same=True) as aside:
             learned.save(aside)
     return Tokenizer.from_folder(path.parent, spec.max_length)
@@ -86,7 +96,9 @@ def pretrained_tokenizer(name: str, max_length: int, revision: str | None = None
     # A folder without one gets the empty tokenizer of its architecture.
     if len(set(loaded.get_vocab().values()) - set(loaded.all_special_ids)) < 2:
         raise UserError(f"model.encoder: found no tokenizer at {name!r}: its vocabulary is empty")
-    return Tokenizer(loaded.backend_tokenizer, max_length, loaded.pad_token_id or 0)
+    return Tokenizer(
+        loaded.backend_tokenizer, max_length, loaded.pad_token_id or 0, loaded.eos_token_id
+    )
 
 
 def save_tokenizer(
@@ -101,10 +113,6 @@ def save_tokenizer(
             return
         PreTrainedTokenizerFast(
             tokenizer_object=tokenizer.backend,
-            pad_token="[PAD]",
-            unk_token="[UNK]",
-            cls_token="[CLS]",
-            sep_token="[SEP]",
-            mask_token="[MASK]",
             model_max_length=spec.max_length,
+            **(TO_WRITE if spec.causal else TO_READ),
         ).save_pretrained(folder)

@@ -1,16 +1,28 @@
 """Who gets the next batch: one file a policy, all behind one small ask/tell interface."""
 
 from bursar.policies.active import ActivePrioritization
+from bursar.policies.ado import ADO
+from bursar.policies.aioli import Aioli
 from bursar.policies.annealed import Annealed
 from bursar.policies.base import Draw, Outcome, Policy
 from bursar.policies.cycle import Cycle
+from bursar.policies.doge import DoGE
 from bursar.policies.exp3s import Exp3S
 from bursar.policies.fixed import Fixed
+from bursar.policies.odm import ODM
 from bursar.policies.progress import Progress
 from bursar.policies.random import Random
 from bursar.policies.scaler import QuantileScaler, Scaler
 from bursar.policies.schedule import Schedule
-from bursar.policies.signals import DevScore, Gain, Loss, Signal, Uncertainty
+from bursar.policies.signals import (
+    Alignment,
+    DevLosses,
+    DevScore,
+    Gain,
+    Loss,
+    Signal,
+    Uncertainty,
+)
 from bursar.policies.stratified import Stratified
 from bursar.policies.task_size import TaskSize
 from bursar.policies.temperature import Temperature
@@ -30,14 +42,24 @@ POLICIES: tuple[type[Policy], ...] = (
     Thompson,
     ActivePrioritization,
     Progress,
+    ODM,
+    ADO,
+    Aioli,
+    DoGE,
 )
 
 __all__ = [
+    "ADO",
+    "ODM",
     "POLICIES",
     "ActivePrioritization",
+    "Aioli",
+    "Alignment",
     "Annealed",
     "Cycle",
+    "DevLosses",
     "DevScore",
+    "DoGE",
     "Draw",
     "Exp3S",
     "Fixed",

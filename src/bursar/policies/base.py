@@ -1,5 +1,6 @@
 """The ask/tell interface that every policy stands behind."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,6 +53,10 @@ class Outcome:
         gain: by how much the step lowered the loss on the same batch.
         score: dev score of the task that the policy's `DevScore` names, after the step.
         uncertainty: the model's uncertainty on each task, by name.
+        tokens: how many tokens the batch had, padding left out; 0 where there is no text.
+        dev_losses: dev losses after the step, by task.
+        alignment: inner product of the batch's gradient with the mean dev gradient.
+        gradient: length of the batch's gradient, as it was clipped; measured with the alignment.
     """
 
     draw: Draw
@@ -59,6 +64,10 @@ class Outcome:
     gain: float | None = None
     score: float | None = None
     uncertainty: Mapping[str, float] | None = None
+    tokens: int | None = None
+    dev_losses: Mapping[str, float] | None = None
+    alignment: float | None = None
+    gradient: float | None = None
 
 
 class Policy(ABC):
@@ -281,6 +290,17 @@ def distribution(weights: NDArray[np.float64], what: str) -> NDArray[np.float64]
     probabilities: NDArray[np.float64] = weights / weights.sum()
     probabilities.flags.writeable = False
     return probabilities
+
+
+def bounded(value: float | None, largest: float) -> float | None:
+    """Return a measured number, brought to [-largest, largest]; None if it is no number.
+
+    >>> bounded(3.0, 50.0), bounded(1e300, 50.0), bounded(float("nan"), 50.0)
+    (3.0, 50.0, None)
+    """
+    if value is None or not math.isfinite(value):
+        return None
+    return min(max(float(value), -largest), largest)
 
 
 def checked_sizes(sizes: Mapping[str, int]) -> dict[str, int]:

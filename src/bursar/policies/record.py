@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bursar.policies.base import Draw, Outcome
 from bursar.records import UnitRecord
 
 
@@ -21,6 +22,9 @@ class Step(UnitRecord):
         examples: in the batch.
         tokens: in the batch, padding left out.
         seconds: how long the step took.
+        dev_losses: by task.
+        alignment: of the batch's gradient with the mean dev gradient.
+        gradient: the length of the batch's gradient, where the alignment was measured.
     """
 
     kind = "step"
@@ -33,6 +37,23 @@ class Step(UnitRecord):
     examples: int | None = None
     tokens: int | None = None
     seconds: float | None = None
+    dev_losses: dict[str, float] | None = None
+    alignment: float | None = None
+    gradient: float | None = None
+
+    def outcome(self, draw: Draw) -> Outcome:
+        """Return what the policy was told of this draw."""
+        return Outcome(
+            draw,
+            self.loss,
+            self.gain,
+            self.score,
+            self.uncertainty,
+            self.tokens,
+            self.dev_losses,
+            self.alignment,
+            self.gradient,
+        )
 
     def shares(self) -> Mapping[str, float]:
         """Return 1 for the task drawn."""

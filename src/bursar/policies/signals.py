@@ -40,6 +40,36 @@ class DevScore(Signal):
 
 
 @dataclass(frozen=True)
+class DevLosses(Signal):
+    """The dev losses of several tasks after the step: a forward pass over their dev examples.
+
+    Args:
+        tasks: whose dev sets are evaluated; all tasks' if None.
+        examples: how many dev examples of each are used, the same ones each time; all if None.
+    """
+
+    tasks: tuple[str, ...] | None = None
+    examples: int | None = None
+
+
+@dataclass(frozen=True)
+class Alignment(Signal):
+    """How far the batch's gradient points where the dev losses fall.
+
+    It is the inner product of the batch's gradient with the mean of the tasks' dev gradients, each
+    clipped as the run clips its own, at the weights before the step: a forward and a backward pass
+    over the dev examples.
+
+    Args:
+        tasks: whose dev gradients are meant; all tasks' if None.
+        examples: how many dev examples of each are used, the same ones each time; all if None.
+    """
+
+    tasks: tuple[str, ...] | None = None
+    examples: int | None = None
+
+
+@dataclass(frozen=True)
 class Uncertainty(Signal):
     """The model's uncertainty on each task: Monte-Carlo dropout passes over the dev sets.
 

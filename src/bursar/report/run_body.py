@@ -12,6 +12,7 @@ from bursar.report.folder import Folder
 from bursar.report.numbers import UNKNOWN, duration, hundredths
 from bursar.report.standing import Standing
 from bursar.report.timeline import training_losses
+from bursar.tasks.metrics import PERPLEXITY, shown
 
 
 def run_body(run: Folder) -> list[str]:
@@ -69,6 +70,8 @@ def budget_words(budget: Mapping[str, Any], unit: str) -> str:
     """
     if not {unit, "batch"} <= set(budget):
         return UNKNOWN
+    if "tokens" in budget:
+        return f"{budget[unit]:,} {unit}, batches of about {budget['tokens']:,} tokens"
     return f"{budget[unit]:,} {unit}, batches of {budget['batch']:,}"
 
 
@@ -91,8 +94,8 @@ def _scored(stands: Standing | None, task: str) -> list[str]:
         return [UNKNOWN, UNKNOWN]
     metrics = stands.metrics.get(task, {})
     names = list(metrics)
-    if len(names) > 1:
-        names = [f"{name} {hundredths(value)}" for name, value in metrics.items()]
+    if len(names) > 1 or PERPLEXITY.name in names:
+        names = [shown(name, value) for name, value in metrics.items()]
     return [", ".join(names) or UNKNOWN, hundredths(stands.scores[task])]
 
 

@@ -227,10 +227,14 @@ class ItemStream(Stream):
         items: its training items.
         size: items in a batch; the last batch of an epoch may have fewer.
         seed: the run's seed.
+        tokens: cut batches of about so many tokens instead, whatever number of items that is.
     """
 
-    def __init__(self, task: str, items: Items, size: int, seed: int) -> None:
+    def __init__(
+        self, task: str, items: Items, size: int, seed: int, tokens: int | None = None
+    ) -> None:
         super().__init__()
+        self._tokens = tokens
         self._task = task
         self.items = items
         self._size = min(size, max(1, len(items)))
@@ -240,29 +244,34 @@ class ItemStream(Stream):
     @property
     def per_epoch(self) -> int:
         """Batches in an epoch."""
-        return -(-len(self.items) // self._size)
+        if self._tokens is None:
+            return -(-len(self.items) // self._size)
+        return _count(self.items.lengths(), self._tokens)
 
     def upcoming(self) -> Batch:
         """Make the next batch."""
         epoch, place = self._next()
         if self._order is None or self._order[0] != epoch:
             rng = stream(self._seed, "order", self._task, epoch)
-            self._order = epoch, bucketed(self.items.lengths(), self._size, rng)
+            lengths = self.items.lengths()
+            if self._tokens is None:
+                self._order = epoch, bucketed(lengths, self._size, rng)
+            else:
+                self._order = epoch, bucketed_by_tokens(lengths, self._tokens, rng)
         return make_batch({self._task: self.items}, {self._task: self._order[1].batch(place)})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Order:
-    """The items of an epoch in rows of a batch, and the order of the rows."""
+    """The items of an epoch, and where each of its batches starts and ends among them."""
 
     items: Indices
     starts: Indices
-    size: int
+    ends: Indices
 
     def batch(self, place: int) -> Indices:
-        """Return the items of the batch at this place, shape `(at most size,)`."""
-        start = int(self.starts[place])
-        return self.items[start : start + self.size]
+        """Return the items of the batch at this place, shape `(items,)`."""
+        return self.items[int(self.starts[place]) : int(self.ends[place])]
 
 
 def bucketed(lengths: Indices, size: int, rng: np.random.Generator) -> Order:
@@ -271,7 +280,35 @@ def bucketed(lengths: Indices, size: int, rng: np.random.Generator) -> Order:
     windows = np.arange(len(items)) // (size * WINDOW)
     items = items[np.lexsort((lengths[items], windows))]
     starts = rng.permutation(np.arange(0, len(items), size))
-    return Order(items, starts, size)
+    return Order(items, starts, np.minimum(starts + size, len(items)))
+
+
+def bucketed_by_tokens(lengths: Indices, tokens: int, rng: np.random.Generator) -> Order:
+    """Do the same, with batches that have about so many tokens each.
+
+    Every epoch has the same number of batches. One differs from the mean by no more than an item.
+
+    >>> order = bucketed_by_tokens(np.array([5, 1, 1, 1, 2]), 5, np.random.default_rng(1))
+    >>> sorted(sorted(order.batch(place).tolist()) for place in range(2))
+    [[0], [1, 2, 3, 4]]
+    """
+    count = _count(lengths, tokens)
+    items = rng.permutation(len(lengths))
+    windows = np.arange(len(items)) * count // (len(items) * WINDOW)
+    items = items[np.lexsort((lengths[items], windows))]
+    # An item belongs to the batch in which the middle of it lies.
+    middles = np.cumsum(lengths[items]) - lengths[items] / 2
+    ends = np.searchsorted(middles, np.arange(1, count + 1) * lengths.sum() / count)
+    for place in range(1, count):  # no batch is empty, however long some items are
+        ends[place] = max(ends[place], ends[place - 1] + 1)
+    ends = np.minimum(ends, len(items) - np.arange(count)[::-1])
+    order = rng.permutation(count)
+    return Order(items, np.concatenate([[0], ends[:-1]])[order], ends[order])
+
+
+def _count(lengths: Indices, tokens: int) -> int:
+    """Return how many batches of about so many tokens there are."""
+    return max(1, min(len(lengths), round(int(lengths.sum()) / tokens)))
 
 
 def in_order(task: str, items: Items, size: int) -> Iterator[Batch]:

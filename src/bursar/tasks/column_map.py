@@ -16,11 +16,15 @@ class ColumnMap:
         separator: what stands between the classes of a text that holds several (multilabel); None
             finds it in the file.
         id: column by which predictions name the row.
+        prompt: column of what is given (generate); empty where `text` is learned as a whole.
+        answer: column of what is to be said after the prompt (generate).
     """
 
-    text: str
-    label: str
+    text: str = ""
+    label: str = ""
     pair: str | None = None
     choices: tuple[str, ...] = ()
     separator: str | None = None
     id: str | None = None
+    prompt: str = ""
+    answer: str = ""

@@ -50,6 +50,9 @@ def assemble(
             raise UserError(f"task {name}: {word}: expected a list, found {given!r}.")
     cls = type(kind) if isinstance(kind, Kind) else kind_class(kind, f"task {name}")
     _metrics(name, cls, metrics or ())  # a wrong name is found before anything is read
+    for word in cls.asks:
+        if not getattr(columns, word):
+            raise UserError(f"task {name}: expected a value for {word}, found none.")
     names = tables["train"].label_names(columns.label)
     shape = _named(cls.shape(columns), names)
     sources = {split: _source(split, table, shape, columns) for split, table in tables.items()}
@@ -75,7 +78,7 @@ def _source(split: str, table: Table, shape: Shape, columns: ColumnMap) -> Sourc
     if split == "test" and optional_labels(shape) != shape:
         return table.source(optional_labels(shape))
     if split == "test":
-        there = columns.label in table.columns()
+        there = (columns.answer or columns.label) in table.columns()
         return table.source(shape if there else shape.without_labels())
     if isinstance(shape, Texts) and shape.names:
         return table.source(replace(shape, unlabelled=NO_LABEL))

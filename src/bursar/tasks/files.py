@@ -64,8 +64,8 @@ def from_files(
     name: str,
     *,
     train: Where,
-    text: str,
-    label: str,
+    text: str = "",
+    label: str = "",
     dev: Where | None = None,
     test: Where | None = None,
     kind: str | type[Kind] | Kind = "classify",
@@ -73,6 +73,8 @@ def from_files(
     choices: Iterable[str] = (),
     separator: str | None = None,
     id: str | None = None,  # noqa: A002 (the word that a run file uses)
+    prompt: str = "",
+    answer: str = "",
     labels: Iterable[str | int] | None = None,
     format: str | None = None,  # noqa: A002 (the word that a run file uses)
     metrics: Iterable[str] | None = None,
@@ -84,7 +86,8 @@ def from_files(
         name: how run files, journals and tables call it.
         train: the training split: a CSV, TSV, JSONL, Parquet or CoNLL file, gzipped or plain, or a
             data set of the `datasets` library, as an object or as the folder it was saved to.
-        text: column of the text; of the list of words (tag); of the question (span).
+        text: column of the text; of the list of words (tag); of the question (span). Every kind but
+            generate needs it, and `label`.
         label: column of the class, number, classes (multilabel), tags (tag), answers (span) or
             position of the right choice (choose).
         dev: the split that scores are measured on; a training needs one.
@@ -96,6 +99,8 @@ def from_files(
         separator: what stands between the classes of a text that holds several (multilabel); None
             finds it in the file.
         id: column by which predictions name a row.
+        prompt: column of what is given (generate); without it, `text` is learned as a whole.
+        answer: column of what is to be said after the prompt (generate).
         labels: the classes in order; None takes those of the training split.
         format: the files' format, where their names do not say it.
         metrics: names of the metrics; None takes the kind's own.
@@ -117,7 +122,7 @@ def from_files(
         for split, place in places.items()
         if place is not None
     }
-    columns = ColumnMap(text, label, pair, tuple(choices), separator, id)
+    columns = ColumnMap(text, label, pair, tuple(choices), separator, id, prompt, answer)
     return assemble(name, kind, columns, tables, labels, metrics)
 
 

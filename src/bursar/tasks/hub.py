@@ -91,8 +91,8 @@ def from_hub(
     name: str,
     *,
     hub: "str | Path | Mapping[str, Dataset]",
-    text: str,
-    label: str,
+    text: str = "",
+    label: str = "",
     config: str | None = None,
     revision: str | None = None,
     train: str = "train",
@@ -103,6 +103,8 @@ def from_hub(
     choices: Iterable[str] = (),
     separator: str | None = None,
     id: str | None = None,  # noqa: A002 (the word that a run file uses)
+    prompt: str = "",
+    answer: str = "",
     labels: Iterable[str | int] | None = None,
     metrics: Iterable[str] | None = None,
     base: Path | None = None,
@@ -126,6 +128,8 @@ def from_hub(
         choices: columns of the choices.
         separator: what stands between the classes of a text that holds several (multilabel).
         id: column by which predictions name a row.
+        prompt: column of what is given (generate).
+        answer: column of what is to be said after the prompt (generate).
         labels: the classes in order; None takes the data set's.
         metrics: names of the metrics; None takes the kind's own.
         base: what a relative folder is relative to; None takes the working directory.
@@ -136,7 +140,7 @@ def from_hub(
     >>> from_hub("mine", hub=loaded, text="sentence", label="y").kind.labels
     ('+', '-')
     """
-    columns = ColumnMap(text, label, pair, tuple(choices), separator, id)
+    columns = ColumnMap(text, label, pair, tuple(choices), separator, id, prompt, answer)
     splits = {"train": train, "dev": dev, "test": test}
     named = {split: there for split, there in splits.items() if there is not None}
 

@@ -6,6 +6,7 @@ scikit-learn, SciPy and seqeval compute what they know; the scores of texts and 
 official scripts of SQuAD, MRQA, ReCoRD and MultiRC.
 """
 
+import math
 import re
 import string
 import warnings
@@ -24,6 +25,10 @@ Groups = Sequence[Any] | None
 Compute = Callable[[Values, Values, Groups], float]
 
 
+def _itself(value: float) -> float:
+    return value
+
+
 @dataclass(frozen=True)
 class Metric:
     """A named score between 0 and 1 (correlations: -1 and 1), higher is better.
@@ -33,11 +38,13 @@ class Metric:
         compute: predicted and expected values, and the group of each where the benchmark scores
             groups, to a number.
         package: what is needed to compute it, beyond what bursar always needs.
+        worth: what a value of it adds to a task's score, for a metric that is no such score itself.
     """
 
     name: str
     compute: Compute
     package: str | None = None
+    worth: Callable[[float], float] = _itself
 
     def check(self) -> None:
         """Raise if the package that computes it is missing."""
@@ -207,6 +214,37 @@ def multilabel_f1(predicted: Values, expected: Values, groups: Groups = None) ->
     return float(f1_score(e, p, zero_division=0)) if names else 0.0
 
 
+def perplexity(predicted: Values, expected: Values, groups: Groups = None) -> float:
+    """Return e to the mean loss of all tokens; a value is a row's summed loss, tokens and misses.
+
+    >>> round(perplexity([(2.0, 2, 0), (1.0, 1, 1)], ["a text", "text"]), 3)
+    2.718
+    """
+    loss, tokens = (sum(row[place] for row in predicted) for place in (0, 1))
+    return math.exp(min(loss / max(tokens, 1), _LARGEST))
+
+
+def greedy_match(predicted: Values, expected: Values, groups: Groups = None) -> float:
+    """Return the share of answers that greedy decoding gives token for token, and ends there.
+
+    A value is a row's summed loss, tokens and misses. Greedy decoding gives an answer if and only
+    if each of its tokens is the most probable one after those before it, so that one pass with the
+    answer in place finds it out.
+
+    >>> greedy_match([(2.0, 2, 0), (1.0, 1, 1)], ["a text", "text"])
+    0.5
+    """
+    return float(np.mean([row[2] == 0 for row in predicted]))
+
+
+def _inverse(value: float) -> float:
+    return 1 / value
+
+
+_LARGEST = 700.0
+"""Of a larger mean loss there is no perplexity that is a number."""
+
+
 def normalised(text: str) -> str:
     """Return a text as SQuAD's scorer compares it: lower case, no punctuation, no articles.
 
@@ -234,6 +272,18 @@ TOKEN_F1 = Metric("f1", token_f1)
 ENTITY_F1 = Metric("entity_f1", entity_f1, "seqeval")
 TAG_ACCURACY = Metric("accuracy", tag_accuracy)
 MULTILABEL_F1 = Metric("micro_f1", multilabel_f1)
+PERPLEXITY = Metric("perplexity", perplexity, worth=_inverse)
+"""Its part of a score is its inverse, the geometric mean of the tokens' probabilities."""
+GREEDY_MATCH = Metric("exact_match", greedy_match)
+
+
+def shown(name: str, value: float) -> str:
+    """Return a metric as tables give it: a score in hundredths, a perplexity as it is.
+
+    >>> shown("accuracy", 0.6625), shown("perplexity", 43.25)
+    ('accuracy 66.2', 'perplexity 43.2')
+    """
+    return f"{name} {value if name == PERPLEXITY.name else 100 * value:.1f}"
 
 
 def _correlation(

@@ -109,6 +109,23 @@ class ChoiceRow:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptRow:
+    """A text to go on from, and what it goes on with.
+
+    Args:
+        at: the row's place in its file.
+        prompt: what is given; empty where the whole of a text is to be learned.
+        answer: what is to be said after it; None where that is not known.
+        id: how predictions name the row.
+    """
+
+    at: int
+    prompt: str
+    answer: str | None = None
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ImageRow:
     """A picture of bytes, shape `(height, width)`, with a class."""
 
@@ -117,7 +134,7 @@ class ImageRow:
     label: str | None = None
 
 
-Row = TextRow | WordsRow | QuestionRow | ChoiceRow | ImageRow
+Row = TextRow | WordsRow | QuestionRow | ChoiceRow | PromptRow | ImageRow
 
 
 class Source(Protocol):

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
+from bursar.rng import stream
 from bursar.tasks import cells
 from bursar.tasks.readers.record import Record
-from bursar.tasks.rows import ChoiceRow, QuestionRow, Row, TextRow, WordsRow
+from bursar.tasks.rows import ChoiceRow, PromptRow, QuestionRow, Row, TextRow, WordsRow
 
 NO_LABEL = -1
 """What the hub writes where a class is not known."""
@@ -251,8 +252,77 @@ class Choices:
             yield from (record.text(column) for column in self.choices)
 
 
+@dataclass(frozen=True)
+class Prompts:
+    """A text to go on from and what it goes on with, or a text that is learned as a whole.
+
+    Args:
+        prompt: column of what is given; empty for texts that are learned as a whole.
+        answer: column of what is to be said after it, or of the whole text; None where it is
+            hidden.
+        id: column by which predictions name the row, where it is there.
+        optional: whether a row may come without its answer, as in a test split.
+    """
+
+    prompt: str
+    answer: str | None
+    id: str | None = None
+    optional: bool = False
+    skips = False
+
+    def without_labels(self) -> "Prompts":
+        """Return the same shape for prompts alone; a text is then what is to be gone on from."""
+        return Prompts(self.prompt or self.answer or "", None, self.id)
+
+    def rows(self, record: Record) -> Iterator[PromptRow]:
+        """Yield the row that a record holds."""
+        prompt = record.text(self.prompt) if self.prompt else ""
+        answer = None
+        if self.answer:
+            found = cells.label_of(record, self.answer, "a text", optional=self.optional)
+            answer = None if found is None else cells.name(record, self.answer, found)
+        yield PromptRow(record.at, prompt, answer, cells.identity(record, self.id))
+
+
+@dataclass(frozen=True)
+class Alone:
+    """One text of each row of another shape, to be learned as a whole.
+
+    Args:
+        inner: gives rows of texts or of words.
+        part: which text of a pair.
+        shuffled: whether its words come in any order, the same one each time: noise that has the
+            words of real texts.
+        given: whether the text is to be gone on from instead.
+    """
+
+    inner: Shape
+    part: Literal["text", "pair"] = "text"
+    shuffled: bool = False
+    given: bool = False
+    skips = True
+
+    def without_labels(self) -> "Alone":
+        """Return the same shape for texts that are to be gone on from."""
+        return replace(self, inner=self.inner.without_labels(), given=True)
+
+    def rows(self, record: Record) -> Iterator[PromptRow | Skip]:
+        """Yield the texts that a record holds."""
+        for row in self.inner.rows(record):
+            yield row if isinstance(row, Skip) else self._alone(row)
+
+    def _alone(self, row: Row) -> PromptRow | Skip:
+        text = " ".join(row.words) if isinstance(row, WordsRow) else getattr(row, self.part)
+        if not text.strip():
+            return Skip("no text")
+        if self.shuffled:
+            words = text.split()
+            text = " ".join(words[k] for k in stream(row.at, "words").permutation(len(words)))
+        return PromptRow(row.at, text) if self.given else PromptRow(row.at, "", text)
+
+
 def optional_labels(shape: Shape) -> Shape:
     """Return the same shape for a test split, in which a row may come without its label."""
-    if isinstance(shape, (Texts, Words, Questions, Choices)):
+    if isinstance(shape, (Texts, Words, Questions, Choices, Prompts)):
         return replace(shape, optional=True)
     return shape

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bursar.files import whole_file
 from bursar.tasks.cache import cache_folder
 from bursar.tasks.encoding import numbered
-from bursar.tasks.rows import ChoiceRow, QuestionRow, Row, Source, TextRow
+from bursar.tasks.rows import ChoiceRow, PromptRow, QuestionRow, Row, Source, TextRow
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +65,8 @@ def passage_of(row: Row) -> str:
             return text
         case TextRow(passage=passage, group=group):
             return passage or group
+        case PromptRow(prompt=prompt, answer=answer):  # the same text twice is one text
+            return prompt or answer or ""
     return ""
 
 

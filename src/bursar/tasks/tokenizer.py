@@ -16,6 +16,8 @@ from tokenizers import Tokenizer as Backend
 from bursar.errors import UserError
 
 Ids = NDArray[np.int64]
+PAD, START, END = "<|pad|>", "<|start|>", "<|end|>"
+"""The special tokens of a tokenizer that is learned for a model that writes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,9 +44,12 @@ class Tokenizer:
         backend: the tokenizer proper, with its special tokens set up.
         max_length: the longest sequence it gives, special tokens included.
         pad_id: the id that fills short rows.
+        end: the id that ends a text that a model goes on with; None if there is none.
     """
 
-    def __init__(self, backend: Backend, max_length: int, pad_id: int = 0) -> None:
+    def __init__(
+        self, backend: Backend, max_length: int, pad_id: int = 0, end: int | None = None
+    ) -> None:
         if max_length < 8:
             raise UserError(f"max_length: expected at least 8, found {max_length}")
         # A private copy: truncation is a setting of the backend, and callers differ in it.
@@ -53,6 +58,7 @@ class Tokenizer:
         self.backend.enable_truncation(max_length, strategy="longest_first")
         self.max_length = max_length
         self.pad_id = pad_id
+        self.end = end
 
     @classmethod
     def from_folder(cls, folder: Path, max_length: int) -> Self:
@@ -61,7 +67,7 @@ class Tokenizer:
         if not path.exists():
             raise UserError(f"{folder}: expected a tokenizer.json, found none")
         backend = Backend.from_file(str(path))
-        return cls(backend, max_length, _pad_id(backend, folder))
+        return cls(backend, max_length, _pad_id(backend, folder), backend.token_to_id(END))
 
     @classmethod
     def train(cls, texts: Iterable[str], vocabulary: int, max_length: int) -> Self:
@@ -87,6 +93,27 @@ class Tokenizer:
         )
         return cls(backend, max_length, pad_id=0)
 
+    @classmethod
+    def train_to_write(cls, texts: Iterable[str], vocabulary: int, max_length: int) -> Self:
+        """Return a tokenizer for a model that writes: every text can be read back from its tokens.
+
+        Byte-pair encoding of bytes. A token stands before each text, and one ends it.
+        """
+        backend = Backend(models.BPE())
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        backend.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=vocabulary,
+            special_tokens=[PAD, START, END],
+            initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+            show_progress=False,
+        )
+        backend.train_from_iterator(texts, trainer)
+        backend.post_processor = processors.TemplateProcessing(
+            single=f"{START} $A", pair=f"{START} $A $B", special_tokens=[(START, 1)]
+        )
+        return cls(backend, max_length, pad_id=0, end=2)
+
     @property
     def vocabulary(self) -> int:
         """How many token ids there are."""
@@ -98,7 +125,8 @@ class Tokenizer:
 
     @cached_property
     def _fingerprint(self) -> str:
-        return blake2b(self.backend.to_str().encode(), digest_size=16).hexdigest()
+        end = "" if self.end is None else f"\x1f{self.end}"
+        return blake2b((self.backend.to_str() + end).encode(), digest_size=16).hexdigest()
 
     def encode(
         self, texts: Sequence[str], pairs: Sequence[str | None], *, offsets: bool = False
@@ -110,6 +138,35 @@ class Tokenizer:
         if offsets:
             return self.backend.encode_batch(inputs)
         return self.backend.encode_batch_fast(inputs)
+
+    def continued(
+        self, prompts: Sequence[str], answers: Sequence[str]
+    ) -> "tuple[list[Ids], list[Ids]]":
+        """Return the tokens of prompts, and those of what follows each, without special tokens.
+
+        A space stands between the two, where a prompt does not end with one.
+        """
+        joined = [_joined(*each) for each in zip(prompts, answers, strict=True)]
+        given, whole, alone = (self._ids(texts) for texts in (prompts, joined, answers))
+        followed = [
+            both[len(before) :] if np.array_equal(both[: len(before)], before) else after
+            for before, both, after in zip(given, whole, alone, strict=True)
+        ]
+        return given, followed
+
+    def _ids(self, texts: Sequence[str]) -> list[Ids]:
+        encodings = self._whole.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [np.array(encoding.ids, dtype=np.int64) for encoding in encodings]
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Return the text of some tokens, special ones left out."""
+        return str(self.backend.decode(list(ids), skip_special_tokens=True))
+
+    @cached_property
+    def start(self) -> Ids:
+        """The ids that the tokenizer itself puts before a text, shape `(tokens,)`."""
+        probe = self._whole.encode("a")
+        return np.array(probe.ids[: probe.sequence_ids.index(0)], dtype=np.int64)
 
     def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[Encoding]:
         """Sentences that are cut into words already."""
@@ -187,6 +244,10 @@ class _Frame:
     @property
     def size(self) -> int:
         return len(self.before) + len(self.between) + len(self.after)
+
+
+def _joined(prompt: str, answer: str) -> str:
+    return prompt + answer if not prompt or prompt[-1:].isspace() else f"{prompt} {answer}"
 
 
 def _read(encoding: Encoding) -> tuple[Ids, NDArray[np.int32]]:

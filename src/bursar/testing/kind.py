@@ -68,15 +68,20 @@ class KindConformance(ABC):
         return from_spec(spec)
 
     def outputs(self, kind: Kind, batch: Batch) -> "Tensor":
-        """Return what a model gives for a batch: `width` numbers for each token or sequence."""
+        """Return what a model gives for a batch: `width` numbers for each token or sequence.
+
+        A kind without a head gets one for each word of the tokenizer's vocabulary.
+        """
         import torch
 
-        numbers = torch.arange(1, kind.width + 1) / 3
+        words = self.tokenizer() if kind.reads == "vocabulary" else None
+        width = kind.width if words is None else words.vocabulary
+        numbers = torch.arange(1, width + 1) / 3
         if "input_ids" in batch:
             ids = batch["input_ids"] * batch["attention_mask"]
             places = torch.arange(1, ids.shape[1] + 1)
             # Whole numbers, so that sums over more padding are the same to the last bit.
-            keys = ids if kind.reads == "tokens" else (ids * places).sum(1)
+            keys = (ids * places).sum(1) if kind.reads == "pooled" else ids
         else:
             keys = torch.stack([c.flatten(1).long().sum(1) for c in _inputs(batch)]).sum(0)
         return torch.sin(keys.unsqueeze(-1) * numbers)

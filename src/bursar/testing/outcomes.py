@@ -3,7 +3,7 @@
 import numpy as np
 
 from bursar.policies.base import Draw, Outcome, Policy
-from bursar.policies.signals import DevScore, Gain, Uncertainty
+from bursar.policies.signals import Alignment, DevLosses, DevScore, Gain, Uncertainty
 
 _NO_NUMBERS = (None, float("nan"), float("inf"), float("-inf"), 1.7e308, -1.7e308, -1.0, 0.0)
 
@@ -18,6 +18,7 @@ def outcome_of(policy: Policy, draw: Draw, rng: np.random.Generator) -> Outcome:
     True
     """
     due = {type(signal) for signal in policy.due(draw)}
+    aligned = Alignment in due
     return Outcome(
         draw,
         loss=float(rng.exponential()),
@@ -26,6 +27,11 @@ def outcome_of(policy: Policy, draw: Draw, rng: np.random.Generator) -> Outcome:
         uncertainty=(
             {task: float(rng.random()) for task in policy.tasks} if Uncertainty in due else None
         ),
+        dev_losses=(
+            {task: float(rng.exponential()) for task in policy.tasks} if DevLosses in due else None
+        ),
+        alignment=float(rng.normal(0.1, 0.2)) if aligned else None,
+        gradient=float(rng.exponential()) if aligned else None,
     )
 
 
@@ -34,4 +40,15 @@ def garbage(policy: Policy, draw: Draw, rng: np.random.Generator) -> Outcome:
     loss, gain, score, doubt = (_NO_NUMBERS[i] for i in rng.integers(len(_NO_NUMBERS), size=4))
     task = str(rng.choice([*policy.tasks, "no such task"]))
     uncertainty = {} if doubt is None else {task: doubt}
-    return Outcome(draw, loss, gain, score, uncertainty if rng.random() < 0.8 else None)
+    by_task = dict.fromkeys(policy.tasks, doubt or 0.0) if rng.random() < 0.5 else uncertainty
+    return Outcome(
+        draw,
+        loss,
+        gain,
+        score,
+        uncertainty if rng.random() < 0.8 else None,
+        tokens=int(rng.choice([-5, 0, 2**62])),
+        dev_losses=by_task,
+        alignment=gain,
+        gradient=score,
+    )

@@ -84,6 +84,7 @@ def assemble(
     config = _pinned(config, model)
     tasks = resolve(config, given)
     check_objective(config.objective, (task.name for task in tasks))
+    config = with_language_model(config, tasks)
     own = own_encoder(config)
     texts = read_texts(tasks)
     if model is None:
@@ -131,6 +132,21 @@ def check_decider(config: RunConfig, prepared: Sequence[Prepared]) -> Any:
             f"JSON can hold, {first_line(error)}"
         ) from None
     return decider
+
+
+def with_language_model(config: RunConfig, tasks: Sequence[Task]) -> RunConfig:
+    """Return the configuration whose model is a causal one, if a task generates."""
+    if not any(task.kind.reads == "vocabulary" for task in tasks):
+        return config
+    spec = config.model
+    if spec.conditional is not None or spec.encoder in ("bilstm", "cnn", "lenet"):
+        found = "model.conditional" if spec.conditional is not None else repr(spec.encoder)
+        raise UserError(
+            f"model: a task that generates needs a causal language model, found {found}"
+        )
+    changed = spec.model_copy(update={"causal": True, "encoder": spec.encoder or "small"})
+    told: RunConfig = config.model_copy(update={"model": changed})
+    return told
 
 
 def own_encoder(config: RunConfig) -> type[Encoder] | None:

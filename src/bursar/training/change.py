@@ -109,7 +109,7 @@ def extend(folder: Path | str, length: int) -> None:
                 f"{folder}: expected a run with a checkpoint, found none; start another run"
             )
         check_config(folder, config, snapshot)
-        budget = config.budget.model_dump() | {unit: length}
+        budget = config.budget.model_dump(exclude_none=True) | {unit: length}
         longer = changed(config, {"budget": budget}, "budget")
         line = line_of(Extended(snapshot.step, budget))
         position = snapshot.state["journal"]

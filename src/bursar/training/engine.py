@@ -59,7 +59,8 @@ class Engine:
         self.cache = cache
         self.tasks = {entry.task.name: entry.task for entry in prepared}
         self.dev = {entry.task.name: entry.dev for entry in prepared}
-        self.loader = Loader(prepared, config.budget.batch, config.seed, self.device)
+        budget = config.budget
+        self.loader = Loader(prepared, budget.batch, config.seed, self.device, budget.tokens)
         self.spent = Spent()
         self.autocast = wants_bfloat16(config.precision, self.device)
 
@@ -81,6 +82,13 @@ class Engine:
         self.spent.backward += batch.examples if backward else 0
         return {
             part.task: self.tasks[part.task].kind.loss(outputs[part.task], part.columns)
+            for part in batch
+        }
+
+    def decisions(self, batch: Batch) -> dict[str, Any]:
+        """Return what the mean loss of each task of a batch counts as beside those of others."""
+        return {
+            part.task: self.tasks[part.task].kind.decisions(part.columns, len(part.items))
             for part in batch
         }
 

@@ -28,26 +28,28 @@ def predict(
     """
     model.eval()
     raw: dict[int, Any] = {}
-    losses = []
+    losses, counts = [], []
     for batch in dev_batches(task.name, split.items, size, device):
         outputs = model(batch)[task.name]
         [part] = batch
-        losses.append(task.kind.loss(outputs, part.columns) * len(part.items))
+        counts.append(torch.as_tensor(task.kind.decisions(part.columns, len(part.items))))
+        losses.append(task.kind.loss(outputs, part.columns) * counts[-1])
         raw |= zip(part.items.tolist(), task.kind.predictions(outputs, part.columns), strict=True)
-    return [raw[item] for item in range(len(raw))], float(torch.stack(losses).sum()) / len(raw)
+    loss = float(torch.stack(losses).sum()) / max(1, int(torch.stack(counts).sum()))
+    return [raw[item] for item in range(len(raw))], loss
 
 
 def evaluate(model: nn.Module, task: Task, split: Split, size: int, device: torch.device) -> Scores:
     """Return a task's metrics and loss on a split."""
     raw, loss = predict(model, task, split, size, device)
     metrics = metrics_of(task, task.kind.scored(raw, split.items, split.source.rows()))
-    return Scores(mean(metrics), metrics, loss, split.rows)
+    return Scores(score_of(task, metrics), metrics, loss, split.rows)
 
 
 def baseline(task: Task, train: Any, split: Split) -> float | None:
     """Return the score of predicting without looking: the majority class, the mean."""
     scored = task.kind.baseline(train, split.items, split.source.rows())
-    return None if scored is None else mean(metrics_of(task, scored))
+    return None if scored is None else score_of(task, metrics_of(task, scored))
 
 
 def metrics_of(task: Task, scored: Scored) -> dict[str, float]:
@@ -56,6 +58,11 @@ def metrics_of(task: Task, scored: Scored) -> dict[str, float]:
         metric.name: float(metric.compute(scored.predicted, scored.expected, scored.groups))
         for metric in task.metrics
     }
+
+
+def score_of(task: Task, metrics: Mapping[str, float]) -> float:
+    """Return the mean of what a task's metrics are worth."""
+    return mean({metric.name: metric.worth(metrics[metric.name]) for metric in task.metrics})
 
 
 def mean(values: Mapping[str, float]) -> float:

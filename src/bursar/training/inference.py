@@ -15,7 +15,10 @@ from torch import nn
 from bursar.config import own_class
 from bursar.errors import UserError, unknown
 from bursar.models import saving
+from bursar.models.causal import CausalEncoder, write_on
+from bursar.tasks.encoding import Encoded
 from bursar.tasks.files import inputs
+from bursar.tasks.kinds import Generate
 from bursar.tasks.rows import Source
 from bursar.tasks.task import Task
 from bursar.tasks.tokenizer import Tokenizer
@@ -145,6 +148,8 @@ class TrainedRun:
         known = replace(known, splits={"input": rows})
         read = read_split(known, "input", self.tokenizer, cache)
         raw, _ = predict(self.model, known, read, BATCH, self._device)
+        if isinstance(known.kind, Generate):
+            raw = self._written(known.kind, read.items, raw)
         answers = known.kind.answers(raw, read.items, read.source.rows())
         certain = known.kind.probabilities(raw, read.items, read.source.rows())
         names = [getattr(row, "id", "") or str(row.at) for row in read.source.rows()]
@@ -157,6 +162,21 @@ class TrainedRun:
             )
         ]
 
+    def _written(self, kind: Generate, items: Encoded, raw: Sequence[Any]) -> list[Any]:
+        """Return what was said of each item, with the text that the model goes on with."""
+        encoder, words = getattr(self.model, "encoder", None), self.tokenizer
+        if not isinstance(encoder, CausalEncoder) or words is None:
+            raise UserError(
+                f"{self.folder}: expected a causal language model to go on with a text, found a "
+                f"{type(encoder or self.model).__name__}"
+            )
+        bounds = zip(items.offsets.tolist(), items.dense["until"].tolist(), strict=False)
+        prompts = [items.ragged["input_ids"][at : at + until].tolist() for at, until in bounds]
+        most = [min(kind.longest, words.max_length - len(prompt)) for prompt in prompts]
+        said = write_on(encoder, prompts, most, words.end, BATCH)
+        texts = [words.text(ids).strip() for ids in said]
+        return [replace(each, text=text) for each, text in zip(raw, texts, strict=True)]
+
     def _source(self, task: Task, source: str | Path, format_name: str | None) -> Source:
         if str(source) in task.splits:
             return task.splits[str(source)]
@@ -166,12 +186,18 @@ class TrainedRun:
             raise UserError(f"{path}: expected a file or one of the splits {splits}, found neither")
         return inputs(task, path, format_name)
 
-    def export(self, task: str, out: Path | str) -> None:
-        """Write one task's model as a folder that transformers loads."""
+    def export(self, task: str, out: Path | str, *, adapters: bool = False) -> None:
+        """Write one task's model as a folder that transformers loads.
+
+        Args:
+            task: one of the run's tasks.
+            out: the folder to write.
+            adapters: write a language model's adapters for peft, not the model with them added.
+        """
         from bursar.models.export import export
 
         self.task(task)
-        export(self.folder / MODEL, task, Path(out))
+        export(self.folder / MODEL, task, Path(out), adapters=adapters)
 
     @property
     def _device(self) -> torch.device:

@@ -38,13 +38,19 @@ class Loader:
         size: items in a batch.
         seed: of the order.
         device: where batches go.
+        tokens: about how many tokens a batch has instead; None counts items.
     """
 
     def __init__(
-        self, prepared: Sequence[Prepared], size: int, seed: int, device: torch.device
+        self,
+        prepared: Sequence[Prepared],
+        size: int,
+        seed: int,
+        device: torch.device,
+        tokens: int | None = None,
     ) -> None:
         self.streams: dict[str, Stream] = {
-            entry.task.name: _stream(entry, size, seed) for entry in prepared
+            entry.task.name: _stream(entry, size, seed, tokens) for entry in prepared
         }
         self._device = device
         self._maker = ThreadPoolExecutor(1, thread_name_prefix="bursar-loader")
@@ -166,10 +172,10 @@ def like_lengths(lengths: Indices, price: int) -> list[Indices]:
     return groups[::-1]
 
 
-def _stream(entry: Prepared, size: int, seed: int) -> Stream:
+def _stream(entry: Prepared, size: int, seed: int, tokens: int | None) -> Stream:
     if isinstance(entry.train, ReadyBatches):
         return LoaderStream(entry.task.name, entry.train, seed)
-    return ItemStream(entry.task.name, entry.train, size, seed)
+    return ItemStream(entry.task.name, entry.train, size, seed, tokens)
 
 
 def dev_batches(

@@ -6,8 +6,13 @@ from pathlib import Path
 import numpy as np
 
 from bursar.config import RunConfig
-from bursar.training.assembly import check_decider, own_encoder, tokenizer_of
-from bursar.training.prepare import prepare, read_texts, resolve, run_info_of
+from bursar.training.assembly import (
+    check_decider,
+    own_encoder,
+    tokenizer_of,
+    with_language_model,
+)
+from bursar.training.prepare import Prepared, prepare, read_texts, resolve, run_info_of
 from bursar.training.watching import Watchers
 
 
@@ -20,7 +25,8 @@ class Planned:
         rows: training rows.
         dev: dev rows.
         length: mean tokens of a training item.
-        share: its share of all examples that the budget trains on, before anything is learned.
+        share: its share of all examples that the budget trains on (of all tokens, if it counts
+            these), before anything is learned.
         epochs: how often the budget would see each training item at that share.
         cut: how many of the training rows are cut at the longest sequence.
         dev_cut: how many of the dev rows.
@@ -41,6 +47,7 @@ def plan(
 ) -> list[Planned]:
     """Return the mixture that a run file asks for; reads the data, trains nothing."""
     tasks = resolve(config)
+    config = with_language_model(config, tasks)
     own = own_encoder(config)
     tokenizer = tokenizer_of(tasks, config, cache, own) if read_texts(tasks) else None
     prepared = prepare(tasks, tokenizer, config, cache, watchers)
@@ -55,9 +62,16 @@ def plan(
             entry.dev.rows,
             float(np.mean(entry.train.lengths())),
             examples[entry.task.name] / total,
-            examples[entry.task.name] / len(entry.train),
+            examples[entry.task.name] / _batches(entry, config),
             entry.train.cut,
             entry.dev.items.cut,
         )
         for entry in prepared
     ]
+
+
+def _batches(entry: Prepared, config: RunConfig) -> float:
+    """Return how many examples' worth of batches an epoch has, a batch counted as full."""
+    if config.budget.tokens is None:
+        return len(entry.train)
+    return float(entry.train.lengths().sum()) * config.budget.batch / config.budget.tokens

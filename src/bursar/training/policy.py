@@ -1,7 +1,9 @@
 """The driver of policies: draw, batch, step, outcome."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,13 +14,24 @@ from bursar import rng as streams
 from bursar.config import RunConfig
 from bursar.errors import UserError
 from bursar.journal import Journal
-from bursar.policies import DevScore, Draw, Gain, Outcome, Policy, Signal, Uncertainty
+from bursar.policies import (
+    Alignment,
+    DevLosses,
+    DevScore,
+    Draw,
+    Gain,
+    Outcome,
+    Policy,
+    Signal,
+    Uncertainty,
+)
 from bursar.rng import seed_for
 from bursar.tasks.batches import Batch
 from bursar.tasks.parts import Split
 from bursar.training.driver import Driver
 from bursar.training.engine import Engine
 from bursar.training.loading import dev_batches
+from bursar.training.optimizer import trained
 from bursar.training.prepare import Prepared
 from bursar.training.stepper import Moved, Stepper
 from bursar.uncertainty import batch_samples, measure_batches
@@ -68,22 +81,26 @@ class PolicyDriver(Driver):
         step = self.step + 1
         draw = self.decider.ask(self.rng)
         batch = self.engine.loader.next(draw.task)
+        due = {type(signal): signal for signal in self.decider.due(draw)}
+        downhill = self._dev_gradient(due.get(Alignment))
         moved = self.stepper.step(step, batch, {draw.task: 1.0})
-        outcome = self._outcome(step, draw, batch, moved)
+        alignment, gradient = self._aligned(downhill)
+        outcome = self._outcome(step, draw, batch, moved, due)
+        outcome = replace(outcome, alignment=alignment, gradient=gradient)
         self.decider.tell(outcome)
         self.step = step
         record = self.journal.draw(
             step,
             outcome,
             examples=batch.examples,
-            tokens=batch.tokens,
             seconds=round(time.perf_counter() - began, 4),
         )
         self.engine.watchers.advanced(record)
 
-    def _outcome(self, step: int, draw: Draw, batch: Batch, moved: Moved) -> Outcome:
+    def _outcome(
+        self, step: int, draw: Draw, batch: Batch, moved: Moved, due: Mapping[type[Signal], Signal]
+    ) -> Outcome:
         """Measure the signals that the policy wants of a draw, and no others."""
-        due = {type(signal): signal for signal in self.decider.due(draw)}
         after = [self._losses_again(step, batch)] if Gain in due else []
         loss, *gone = self.stepper.read(step, batch, moved, *after)
         return Outcome(
@@ -92,6 +109,8 @@ class PolicyDriver(Driver):
             gain=loss - gone[0] if gone else None,
             score=self._score(due.get(DevScore)),
             uncertainty=self._uncertainty(step, due.get(Uncertainty)),
+            tokens=batch.tokens,
+            dev_losses=self._dev_losses(due.get(DevLosses)),
         )
 
     @torch.no_grad()
@@ -103,6 +122,56 @@ class PolicyDriver(Driver):
         if not isinstance(signal, DevScore):
             return None
         return self.engine.score(signal.task, self._probe(signal.task, signal.examples)).score
+
+    def _dev_losses(self, signal: Signal | None) -> dict[str, float] | None:
+        if not isinstance(signal, DevLosses):
+            return None
+        names = self.engine.tasks if signal.tasks is None else signal.tasks
+        probes = {name: self._probe(name, signal.examples) for name in names}
+        return {name: self.engine.score(name, probe).loss for name, probe in probes.items()}
+
+    def _dev_gradient(self, signal: Signal | None) -> list[Tensor] | None:
+        """Return the mean of the tasks' dev gradients, each clipped, one tensor a parameter."""
+        if not isinstance(signal, Alignment):
+            return None
+        names = list(self.engine.tasks if signal.tasks is None else signal.tasks)
+        total = [torch.zeros_like(each) for each in trained(self.stepper.optimizer)]
+        for name in names:
+            found = self._gradient_on(name, self._probe(name, signal.examples))
+            scale = self._clipped(length_of(found)) / len(names)
+            for whole, part in zip(total, found, strict=True):
+                whole.add_(part * scale)
+        return total
+
+    def _gradient_on(self, name: str, split: Split) -> list[Tensor]:
+        """Return the gradient of the mean loss on some examples, dropout turned off."""
+        engine, parameters = self.engine, list(trained(self.stepper.optimizer))
+        engine.model.eval()
+        total, counted = [torch.zeros_like(each) for each in parameters], 0.0
+        size = engine.config.evaluate.batch
+        for batch in dev_batches(name, split.items, size, engine.device):
+            loss, count = engine.losses(batch, backward=True)[name], engine.decisions(batch)[name]
+            found = torch.autograd.grad(loss * count, parameters, allow_unused=True)
+            counted = counted + count
+            for whole, part in zip(total, found, strict=True):
+                if part is not None:
+                    whole.add_(part)
+        return [each / counted for each in total]
+
+    def _clipped(self, length: Tensor) -> Tensor:
+        """Return by what a gradient of this length is multiplied when it is clipped."""
+        longest = self.engine.config.optimizer.clip or math.inf
+        return torch.clamp(longest / (length + 1e-6), max=1.0)
+
+    def _aligned(self, downhill: Sequence[Tensor] | None) -> tuple[float | None, float | None]:
+        """Return the inner product of the step's gradient with another, and its own length."""
+        if downhill is None:
+            return None, None
+        found = [each.grad for each in trained(self.stepper.optimizer)]
+        pairs = [(a, b) for a, b in zip(found, downhill, strict=True) if a is not None]
+        product = torch.stack([(a * b).sum() for a, b in pairs]).sum()
+        both = torch.stack([product, length_of([a for a, _ in pairs])]).tolist()
+        return both[0], both[1]
 
     def _uncertainty(self, step: int, signal: Signal | None) -> dict[str, float] | None:
         """Return the model's uncertainty on the dev examples of each task."""
@@ -160,3 +229,10 @@ class PolicyDriver(Driver):
         """Go on from a run with other tasks: the policy starts anew, its random stream does not."""
         super().adopt(state)
         self.rng = streams.restore(state["draws"])
+
+
+def length_of(gradient: Sequence[Tensor]) -> Tensor:
+    """Return the length of a gradient that is given by parameter."""
+    parts = torch.stack([torch.linalg.vector_norm(each) for each in gradient])
+    length: Tensor = torch.linalg.vector_norm(parts)
+    return length

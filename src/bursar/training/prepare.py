@@ -18,7 +18,16 @@ from bursar.tasks.files import from_files
 from bursar.tasks.hub import from_hub
 from bursar.tasks.kinds import Kind
 from bursar.tasks.parts import Split, hold_out, some_rows
-from bursar.tasks.rows import ChoiceRow, ImageRow, QuestionRow, Row, Source, TextRow, WordsRow
+from bursar.tasks.rows import (
+    ChoiceRow,
+    ImageRow,
+    PromptRow,
+    QuestionRow,
+    Row,
+    Source,
+    TextRow,
+    WordsRow,
+)
 from bursar.tasks.sources import LateSource
 from bursar.tasks.task import Task
 from bursar.tasks.tokenizer import Tokenizer
@@ -246,6 +255,8 @@ def texts_of(rows: Iterable[Row]) -> Iterator[str]:
                 yield from (question, context)
             case ChoiceRow(text=text, choices=choices):
                 yield from (text, *choices)
+            case PromptRow(prompt=prompt, answer=answer):
+                yield from (each for each in (prompt, answer) if each)
 
 
 def prepare(
@@ -283,6 +294,7 @@ def _prepare(
 def _say_capped(task: Task, train: Split, config: RunConfig) -> None:
     """Warn of a batch that is larger than all there is; a selector's batch mixes the tasks."""
     ready = isinstance(train.items, ReadyBatches) or config.family.key == "selection"
+    ready = ready or config.budget.tokens is not None
     if not ready and len(train) < config.budget.batch:
         log.warning(
             "%s: a batch has all of its %s training examples, fewer than budget.batch=%d",

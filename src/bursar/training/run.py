@@ -132,7 +132,11 @@ def configured(config: RunConfig | Mapping[str, Any] | str | Path, tasks: Tasks 
 def _check_same(config: RunConfig, folder: Path) -> None:
     """Raise unless the folder's run has this configuration, apart from what the run found out."""
     there = config_of(folder)
-    found_out = {"given": None} if config.model.revision else {"given": None, "revision": None}
+    found_out: dict[str, Any] = {"given": None, "causal": config.model.causal}
+    if config.model.revision is None:
+        found_out["revision"] = None
+    if config.model.encoder is None and there.model.causal:
+        found_out["encoder"] = None
     changes = {
         "model": there.model.model_copy(update=found_out),
         "tasks": tuple(_without_revision(entry) for entry in there.tasks),

@@ -90,7 +90,7 @@ class Session:
             dict(self._info.sizes),
             self.config.seed,
             self.config.decider,
-            self.config.budget.model_dump(),
+            self.config.budget.model_dump(exclude_none=True),
             self.config.family.key,
         )
 

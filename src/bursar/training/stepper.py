@@ -82,11 +82,11 @@ class Stepper:
         """
         engine = self._engine
         engine.seed("dropout", number)
-        sizes = {part.task: len(part.items) for part in batch}
+        sizes = engine.decisions(batch)
         total = {task: torch.zeros((), device=engine.device) for task in sizes}
         for piece in engine.loader.pieces(batch, engine.config.budget.accumulate):
             found = engine.losses(piece, backward=weights is not None)
-            shares = {part.task: len(part.items) / sizes[part.task] for part in piece}
+            shares = {task: of / sizes[task] for task, of in engine.decisions(piece).items()}
             if weights is not None:
                 scaled = [loss * (weights[task] * shares[task]) for task, loss in found.items()]
                 (scaled[0] if len(scaled) == 1 else torch.stack(scaled).sum()).backward()

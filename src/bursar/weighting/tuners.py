@@ -1,4 +1,4 @@
-"""How the α that mix the deltas are found: by the paper's gradient steps, or at one blow."""
+"""How the α that mix the deltas are found: by the paper's gradient steps, or in closed form."""
 
 import math
 from abc import ABC, abstractmethod

@@ -2,16 +2,18 @@
 
 import numpy as np
 
-from bursar.tasks.kinds import KINDS, Choose, Classify, MultiLabel, Regress, Span, Tag
+from bursar.tasks.kinds import KINDS, Choose, Classify, Generate, MultiLabel, Regress, Span, Tag
 from bursar.tasks.rows import (
     Answer,
     ChoiceRow,
     ImageRow,
     Mark,
+    PromptRow,
     QuestionRow,
     TextRow,
     WordsRow,
 )
+from bursar.tasks.tokenizer import Tokenizer
 from bursar.testing import KindConformance
 
 PLACES = range(1, 13)
@@ -127,6 +129,36 @@ class TestChoose(KindConformance):
                 at % 2 if labelled else None,
             )
             for at in PLACES
+        ]
+
+
+def to_write():
+    return Tokenizer.train_to_write([text(at) for at in PLACES], 300, max_length=64)
+
+
+class TestGenerate(KindConformance):
+    def make(self):
+        return Generate(prompts=True)
+
+    def tokenizer(self):
+        return to_write()
+
+    def rows(self, labelled):
+        return [PromptRow(at, text(at), text(at + 2) if labelled else None) for at in PLACES]
+
+
+class TestGenerateTexts(KindConformance):
+    """Without a label, a text is what is to be gone on from."""
+
+    def make(self):
+        return Generate()
+
+    def tokenizer(self):
+        return to_write()
+
+    def rows(self, labelled):
+        return [
+            PromptRow(at, "", text(at)) if labelled else PromptRow(at, text(at)) for at in PLACES
         ]
 
 

@@ -16,6 +16,7 @@ from bursar.tasks.kinds import (
     KINDS,
     Choose,
     Classify,
+    Generate,
     Kind,
     MultiLabel,
     Regress,
@@ -23,7 +24,16 @@ from bursar.tasks.kinds import (
     Tag,
     from_spec,
 )
-from bursar.tasks.rows import Answer, ChoiceRow, ImageRow, QuestionRow, Row, TextRow, WordsRow
+from bursar.tasks.rows import (
+    Answer,
+    ChoiceRow,
+    ImageRow,
+    PromptRow,
+    QuestionRow,
+    Row,
+    TextRow,
+    WordsRow,
+)
 from bursar.tasks.tokenizer import Tokenizer
 
 TOKENIZER = Tokenizer.train(["the cat sat on a mat with one dog"] * 9, 200, max_length=16)
@@ -78,6 +88,8 @@ def row_of(kind: Kind, at: int, unlabelled: bool) -> Row:
         case Choose():
             choices = tuple(text(at + number) for number in range(2 + at % 3))
             return ChoiceRow(at, text(at), choices, None if unlabelled else at % 2)
+        case Generate():
+            return PromptRow(at, text(at), None if unlabelled else text(at + 1))
     raise AssertionError(kind)
 
 
@@ -88,6 +100,7 @@ ALL: list[Kind] = [
     Tag(("O", "B-x", "I-x")),
     Span(stride=4),
     Choose(),
+    Generate(prompts=True),
 ]
 every_kind = pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.name)
 
@@ -104,9 +117,10 @@ def tensors(columns: dict[str, Any]) -> Item:
 def logits_of(kind: Kind, batch: Item) -> torch.Tensor:
     """Logits of the form that the kind's head gives, a function of the tokens."""
     ids = batch["input_ids"] * batch["attention_mask"]
-    numbers = torch.arange(1, kind.width + 1) / 3
+    width = TOKENIZER.vocabulary if kind.reads == "vocabulary" else kind.width
+    numbers = torch.arange(1, width + 1) / 3
     per_token = torch.sin(ids.unsqueeze(-1) * numbers)
-    return per_token if kind.reads == "tokens" else per_token.sum(1) + numbers
+    return per_token.sum(1) + numbers if kind.reads == "pooled" else per_token
 
 
 def predicted(kind: Kind, split: Encoded, size: int) -> list[Any]:

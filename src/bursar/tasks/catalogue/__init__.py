@@ -13,6 +13,7 @@ from bursar.tasks.catalogue.inference import INFERENCE
 from bursar.tasks.catalogue.mrqa import MRQA
 from bursar.tasks.catalogue.multimnist import MULTIMNIST
 from bursar.tasks.catalogue.superglue import SUPERGLUE
+from bursar.tasks.catalogue.text import TEXT
 from bursar.tasks.catalogue.wnut import WNUT
 from bursar.tasks.task import Task
 
@@ -26,6 +27,7 @@ ENTRIES: tuple[Entry, ...] = (
     *INFERENCE,
     *MRQA,
     *WNUT,
+    *TEXT,
 )
 
 

@@ -8,17 +8,19 @@ from bursar.errors import unknown
 from bursar.tasks.kinds.base import Kind
 from bursar.tasks.kinds.choose import Choose
 from bursar.tasks.kinds.classify import Classify
+from bursar.tasks.kinds.generate import Generate
 from bursar.tasks.kinds.multilabel import MultiLabel
 from bursar.tasks.kinds.regress import Regress
 from bursar.tasks.kinds.span import Span
 from bursar.tasks.kinds.tag import Tag
 
-KINDS: tuple[type[Kind], ...] = (Classify, MultiLabel, Regress, Tag, Span, Choose)
+KINDS: tuple[type[Kind], ...] = (Classify, MultiLabel, Regress, Tag, Span, Choose, Generate)
 
 __all__ = [
     "KINDS",
     "Choose",
     "Classify",
+    "Generate",
     "Kind",
     "MultiLabel",
     "Regress",

@@ -60,16 +60,20 @@ class Kind(ABC):
     """What a task's rows become, and what its outputs mean.
 
     A kind is a small frozen dataclass. `reads` says what its head sees: the pooled vector of a
-    sequence or every token; `width` how many numbers the head gives for each; `pads` what fills
-    the short rows of its ragged columns; `held` which of its columns stay out of batches;
-    `targets` which of those in a batch are for its head and loss alone, not for the encoder.
+    sequence or every token; or that it has no head and reads what a language model gives, a number
+    for each word of the `vocabulary`. `width` says how many numbers the head gives for each; `pads`
+    what fills the short rows of its ragged columns; `held` which of its columns stay out of
+    batches; `targets` which of those in a batch are for its head and loss alone, not for the
+    encoder.
 
     A kind of one's own is a subclass of one of ours, or of this. A run file names it
     `module:Class`.
     """
 
     name: ClassVar[str]
-    reads: ClassVar[Literal["pooled", "tokens"]] = "pooled"
+    asks: ClassVar[tuple[str, ...]] = ("text", "label")
+    """The columns of a user's own table that a task of this kind has to name."""
+    reads: ClassVar[Literal["pooled", "tokens", "vocabulary"]] = "pooled"
     pads: ClassVar[Mapping[str, int]] = {}
     held: ClassVar[frozenset[str]] = frozenset()
     targets: ClassVar[frozenset[str]] = frozenset({"labels"})
@@ -130,6 +134,17 @@ class Kind(ABC):
 
         A decision is one choice among classes: an item is one, a sentence to tag has one a word.
         """
+
+    def decisions(self, batch: Mapping[str, "Tensor"], items: int) -> "Tensor | int":
+        """Return what a batch's mean loss counts as beside those of other batches.
+
+        Every item counts alike, unless the kind says that every decision does.
+
+        Args:
+            batch: the batch's targets.
+            items: how many items it has.
+        """
+        return items
 
     @abstractmethod
     def distribution(self, logits: "Tensor", batch: Mapping[str, "Tensor"]) -> "Tensor":
