@@ -18,15 +18,21 @@ from bursar.training.evaluation import evaluate
 from bursar.training.folder import Scores
 from bursar.training.loading import Loader
 from bursar.training.prepare import Prepared
+from bursar.training.ranks import ALONE, Ranks, running_statistics
 from bursar.training.watching import Watchers
 
 
 @dataclass
 class Spent:
-    """What a run has cost so far, in examples that passed through the model."""
+    """What a run has cost so far, in examples that passed through the model on all ranks."""
 
     forward: int = 0
     backward: int = 0
+
+    def add(self, examples: int, *, backward: bool = False) -> None:
+        """Note that examples passed forward through the model, and backward if they did."""
+        self.forward += examples
+        self.backward += examples if backward else 0
 
 
 class Engine:
@@ -41,6 +47,7 @@ class Engine:
         model: what learns.
         watchers: who is told of what is being done.
         cache: the folder for what can be computed once and used again; the default one if None.
+        ranks: those that train together.
     """
 
     def __init__(
@@ -51,15 +58,18 @@ class Engine:
         *,
         watchers: Watchers | None = None,
         cache: Path | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.config = config
+        self.ranks = ranks
         self.device = pick_device(config.device)
         self.model = model.to(self.device)
         self.watchers = watchers or Watchers()
         self.cache = cache
         self.tasks = {entry.task.name: entry.task for entry in prepared}
         self.dev = {entry.task.name: entry.dev for entry in prepared}
-        self.loader = Loader(prepared, config.budget.batch, config.seed, self.device)
+        self.loader = Loader(prepared, config.budget.batch, config.seed, self.device, ranks.cut)
+        self.statistics = running_statistics(model)
         self.spent = Spent()
         self.autocast = wants_bfloat16(config.precision, self.device)
 
@@ -69,35 +79,35 @@ class Engine:
             outputs: Mapping[str, Any] = self.model(batch)
         return outputs
 
-    def losses(self, batch: Batch, *, backward: bool = False) -> dict[str, Tensor]:
+    def losses(self, batch: Batch) -> dict[str, Tensor]:
         """Return the mean loss of each task of a batch, from one pass through the model.
 
-        Args:
-            batch: on the device.
-            backward: whether a backward pass will follow, for the account of what was spent.
+        Of several ranks' batch it is the mean over this rank's part, and `share` says how much it
+        counts.
         """
         outputs = self.outputs(batch)
-        self.spent.forward += batch.examples
-        self.spent.backward += batch.examples if backward else 0
         return {
             part.task: self.tasks[part.task].kind.loss(outputs[part.task], part.columns)
             for part in batch
         }
 
     def seed(self, *name: str | int) -> None:
-        """Make what torch draws next, dropout above all, depend on the run's seed and a name."""
-        torch.manual_seed(seed_for(self.config.seed, *name))
+        """Make what torch draws next depend on the run's seed, a name and the rank.
+
+        That is dropout above all, which has to differ between ranks.
+        """
+        torch.manual_seed(seed_for(self.config.seed, *name, *self.ranks.name))
 
     def score(self, task: str, split: Split | None = None) -> Scores:
         """Return the scores of a task on a split; on its dev split if None."""
         split = self.dev[task] if split is None else split
-        self.spent.forward += len(split)
+        self.spent.add(len(split))
         return self.evaluate(task, split)
 
     def evaluate(self, task: str, split: Split) -> Scores:
         """Return the scores of a task on a split; it is not counted as spent."""
         size = self.config.evaluate.batch
-        return evaluate(self.model, self.tasks[task], split, size, self.device)
+        return evaluate(self.model, self.tasks[task], split, size, self.device, self.ranks)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the place in the data, and what was spent."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,16 @@ import torch
 
 from bursar.tasks.batches import (
     FROZEN_STATES,
+    WHOLE,
     Batch,
+    Cut,
     Indices,
     Items,
     ItemStream,
     Stream,
     in_order,
     make_batch,
+    make_part,
 )
 from bursar.tasks.data import LoaderStream, ReadyBatches
 from bursar.tasks.encoding import MASK
@@ -38,15 +42,22 @@ class Loader:
         size: items in a batch.
         seed: of the order.
         device: where batches go.
+        cut: which part of each batch is served.
     """
 
     def __init__(
-        self, prepared: Sequence[Prepared], size: int, seed: int, device: torch.device
+        self,
+        prepared: Sequence[Prepared],
+        size: int,
+        seed: int,
+        device: torch.device,
+        cut: Cut = WHOLE,
     ) -> None:
         self.streams: dict[str, Stream] = {
-            entry.task.name: _stream(entry, size, seed) for entry in prepared
+            entry.task.name: _stream(entry, size, seed, cut) for entry in prepared
         }
         self._device = device
+        self._cut = cut
         self._maker = ThreadPoolExecutor(1, thread_name_prefix="bursar-loader")
         self._ahead: dict[str, Future[Batch]] = {}
 
@@ -67,7 +78,7 @@ class Loader:
 
     def of(self, chosen: Mapping[str, Indices]) -> Batch:
         """Return a batch of these training items of each task, on the device."""
-        return to_device(make_batch(self.items, chosen), self._device)
+        return to_device(make_part(self.items, chosen, self._cut), self._device)
 
     def pieces(self, batch: Batch, count: int) -> list[Batch]:
         """Cut a batch into at most so many of about equal size.
@@ -75,8 +86,9 @@ class Loader:
         On a CPU, items of several tasks that differ much in length pass in groups of like length
         too, where computing the padding would take longer than another pass.
         """
-        if count > 1 and batch.examples > 1:
-            places = np.array_split(np.arange(batch.examples), min(count, batch.examples))
+        own = sum(len(part.items) for part in batch)
+        if count > 1 and own > 1:
+            places = np.array_split(np.arange(own), min(count, own))
         elif self._device.type == "cpu" and len(batch.parts) > 1 and MASK in batch.inputs:
             places = self._like_lengths(batch)
         else:
@@ -85,18 +97,25 @@ class Loader:
 
     def _like_lengths(self, batch: Batch) -> list[Indices]:
         if FROZEN_STATES in batch.inputs:  # what frozen layers gave would be computed again
-            return [np.arange(batch.examples)]
+            return [np.arange(sum(len(part.items) for part in batch))]
         lengths = [self.items[part.task].lengths()[part.items] for part in batch]
         return like_lengths(np.concatenate(lengths), PASS)
 
     def _piece(self, batch: Batch, places: Indices) -> Batch:
-        """Return the items at these places of a batch."""
+        """Return the items at these places of a batch; a part's share is divided among them."""
         owners = np.repeat(np.arange(len(batch.parts)), [len(part.items) for part in batch])
         items = np.concatenate([part.items for part in batch])
         chosen = {
-            name: items[places][owners[places] == number] for number, name in enumerate(batch.tasks)
+            part.task: items[places][owners[places] == number] for number, part in enumerate(batch)
         }
-        return self.of(chosen)
+        whole = {part.task: part for part in batch}
+        piece = to_device(make_batch(self.items, chosen), self._device)
+        parts = (
+            replace(each, share=of.share * len(each.items) / len(of.items))
+            for each in piece
+            if (of := whole[each.task])
+        )
+        return replace(piece, parts=tuple(parts))
 
     @property
     def items(self) -> dict[str, Items]:
@@ -166,18 +185,23 @@ def like_lengths(lengths: Indices, price: int) -> list[Indices]:
     return groups[::-1]
 
 
-def _stream(entry: Prepared, size: int, seed: int) -> Stream:
+def _stream(entry: Prepared, size: int, seed: int, cut: Cut) -> Stream:
     if isinstance(entry.train, ReadyBatches):
-        return LoaderStream(entry.task.name, entry.train, seed)
-    return ItemStream(entry.task.name, entry.train, size, seed)
+        return LoaderStream(entry.task.name, entry.train, seed, cut)
+    return ItemStream(entry.task.name, entry.train, size, seed, cut)
 
 
 def dev_batches(
-    task: str, items: Items | ReadyBatches, size: int, device: torch.device
+    task: str, items: Items | ReadyBatches, size: int, device: torch.device, cut: Cut = WHOLE
 ) -> Iterator[Batch]:
-    """Yield each item once, on the device; the next batch is made in the background."""
+    """Yield each item once, on the device; the next batch is made in the background.
+
+    Ranks take turns with whole batches; one that is only passed along does not count.
+    """
     batches = (
-        items.in_order(task) if isinstance(items, ReadyBatches) else in_order(task, items, size)
+        items.in_order(task, cut)
+        if isinstance(items, ReadyBatches)
+        else in_order(task, items, size, cut)
     )
 
     def following() -> Batch | None:

@@ -1,11 +1,12 @@
 """The driver of policies: draw, batch, step, outcome."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bursar import rng as streams
@@ -21,7 +22,7 @@ from bursar.training.engine import Engine
 from bursar.training.loading import dev_batches
 from bursar.training.prepare import Prepared
 from bursar.training.stepper import Moved, Stepper
-from bursar.uncertainty import batch_samples, measure_batches
+from bursar.uncertainty import measure_batches, predictive_samples
 
 FIRST = 1000
 """Draws that a plan looks at."""
@@ -113,15 +114,19 @@ class PolicyDriver(Driver):
         engine = self.engine
         split = self._probe(name, signal.examples)
         size = engine.config.evaluate.batch
-        batches = dev_batches(name, split.items, size, engine.device)
-        engine.spent.forward += signal.passes * len(split)
+        batches = dev_batches(name, split.items, size, engine.device, engine.ranks.cut)
+        engine.spent.add(signal.passes * len(split))
         kind = engine.tasks[name].kind
 
         def predict(batch: Batch) -> Tensor:
             return kind.distribution(engine.outputs(batch)[name], batch.parts[0].columns)
 
-        samples = batch_samples(engine.model, predict, batches, signal.passes, seed)
-        return measure_batches(samples, signal.score, self._residual(name, split, signal))
+        def samples() -> Iterator[NDArray[np.float64]]:
+            for batch in batches:
+                own = predictive_samples(engine.model, predict, [batch], signal.passes, seed)
+                yield from engine.ranks.in_batch_order([own if batch.counts else None])
+
+        return measure_batches(samples(), signal.score, self._residual(name, split, signal))
 
     def _residual(self, name: str, split: Split, signal: Uncertainty) -> float:
         """Return the mean squared error of a regression, which its entropy needs; 1 elsewhere."""
