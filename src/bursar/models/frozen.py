@@ -115,13 +115,18 @@ class Frozen(FrozenPart):
 
 @contextmanager
 def _replaced(layers: Sequence[nn.Module], forward: Callable[..., Any]) -> Iterator[None]:
+    # One such context may be inside another: a batch may hold states where others are given.
+    before = [vars(layer).get("forward") for layer in layers]
     try:
         for layer in layers:
             layer.forward = forward
         yield
     finally:
-        for layer in layers:
-            del layer.forward
+        for layer, replaced in zip(layers, before, strict=True):
+            if replaced is None:
+                vars(layer).pop("forward", None)
+            else:
+                layer.forward = replaced
 
 
 def _handed_on(*args: Any, **named: Any) -> Any:

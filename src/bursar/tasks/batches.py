@@ -85,6 +85,11 @@ class Batch:
         """Whether any of the items is more than passed along."""
         return any(part.share for part in self.parts)
 
+    def with_shares(self, shares: Mapping[str, float]) -> "Batch":
+        """Return the batch with other shares of some tasks' items."""
+        parts = (replace(part, share=shares.get(part.task, part.share)) for part in self.parts)
+        return replace(self, parts=tuple(parts))
+
     def mapped(self, change: Callable[[Any], Any]) -> "Batch":
         """Return the batch with every array changed, such as put on a device."""
         parts = (replace(part, columns=_mapped(part.columns, change)) for part in self.parts)
@@ -169,12 +174,10 @@ def make_part(items: Mapping[str, Items], chosen: Mapping[str, Indices], cut: Cu
     last = next(reversed(whole))
     own = cut.of(whole)
     batch = make_batch(items, own or {last: whole[last][-1:]})
-    shares = {task: len(places) / len(whole[task]) for task, places in own.items()}
-    parts = (replace(part, share=shares.get(part.task, 0.0)) for part in batch)
+    shares = {task: len(own.get(task, ())) / len(whole[task]) for task in whole}
     tokens = sum(int(items[task].lengths()[places].sum()) for task, places in whole.items())
     return replace(
-        batch,
-        parts=tuple(parts),
+        batch.with_shares(shares),
         tokens=tokens if MASK in batch.inputs else 0,
         whole={task: len(places) for task, places in whole.items()},
     )
@@ -376,4 +379,4 @@ def in_order(task: str, items: Items, size: int, cut: Cut = WHOLE) -> Iterator[B
 
 def passed_along(batch: Batch) -> Batch:
     """Return a batch that goes through the model and counts nothing."""
-    return replace(batch, parts=tuple(replace(part, share=0.0) for part in batch))
+    return batch.with_shares(dict.fromkeys(batch.tasks, 0.0))

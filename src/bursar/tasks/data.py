@@ -272,9 +272,8 @@ def part_of_ready(task: str, columns: Any, cut: Cut) -> Batch:
     own = cut.places(size) if cut.rank < size else slice(size - 1, size)
     items = np.arange(size)[own]
     batch = ready_batch(task, items, {}, _rows(columns, own))
-    [part] = batch
     share = len(items) / size if cut.rank < size else 0.0
-    return replace(batch, parts=(replace(part, share=share),), whole={task: size})
+    return replace(batch.with_shares({task: share}), whole={task: size})
 
 
 def _rows(columns: Any, rows: slice) -> Any:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from bursar.config import RunConfig
 from bursar.errors import RunInterruptedError, UserError
 from bursar.rng import seed_for
-from bursar.tasks.batches import Batch
+from bursar.tasks.batches import Batch, TaskItems
 from bursar.tasks.parts import Split
 from bursar.training.evaluation import evaluate
 from bursar.training.folder import Scores
@@ -90,6 +90,33 @@ class Engine:
             part.task: self.tasks[part.task].kind.loss(outputs[part.task], part.columns)
             for part in batch
         }
+
+    def weighed(self, pieces: Sequence[Batch], tasks: Sequence[str]) -> Sequence[Batch]:
+        """Return pieces of a batch with the shares by which their mean losses count in the whole.
+
+        Shares go by items, as the pieces have them, but for tasks whose loss is a mean over
+        decisions: a piece with more words counts more.
+
+        Args:
+            pieces: on the device; this rank's.
+            tasks: of the whole batch.
+        """
+        by_decisions = [t for t in tasks if self.tasks[t].kind.mean_over == "decisions"]
+        if not by_decisions or (len(pieces) == 1 and self.ranks.count == 1):
+            return pieces
+        counts = [
+            {part.task: self._decisions(part) for part in piece if part.task in by_decisions}
+            for piece in pieces
+        ]
+        own = [sum(count.get(task, 0) for count in counts) for task in by_decisions]
+        whole = dict(zip(by_decisions, self.ranks.total(torch.tensor(own)).tolist(), strict=True))
+        return [
+            piece.with_shares({task: n / max(1, whole[task]) for task, n in count.items()})
+            for piece, count in zip(pieces, counts, strict=True)
+        ]
+
+    def _decisions(self, part: TaskItems) -> int:
+        return len(self.tasks[part.task].kind.owners(part.columns)) if part.share else 0
 
     def seed(self, *name: str | int) -> None:
         """Make what torch draws next depend on the run's seed, a name and the rank.

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -108,14 +107,10 @@ class Loader:
         chosen = {
             part.task: items[places][owners[places] == number] for number, part in enumerate(batch)
         }
-        whole = {part.task: part for part in batch}
-        piece = to_device(make_batch(self.items, chosen), self._device)
-        parts = (
-            replace(each, share=of.share * len(each.items) / len(of.items))
-            for each in piece
-            if (of := whole[each.task])
-        )
-        return replace(piece, parts=tuple(parts))
+        shares = {
+            part.task: part.share * len(chosen[part.task]) / len(part.items) for part in batch
+        }
+        return to_device(make_batch(self.items, chosen), self._device).with_shares(shares)
 
     @property
     def items(self) -> dict[str, Items]:

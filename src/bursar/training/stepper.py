@@ -91,7 +91,8 @@ class Stepper:
         engine.seed("dropout", number)
         engine.spent.add(batch.examples, backward=weights is not None)
         total = {task: torch.zeros((), device=engine.device) for task in batch.tasks}
-        for piece in engine.loader.pieces(batch, engine.config.budget.accumulate):
+        pieces = engine.loader.pieces(batch, engine.config.budget.accumulate)
+        for piece in engine.weighed(pieces, batch.tasks):
             found = engine.losses(piece)
             shares = {part.task: part.share for part in piece}
             if weights is not None:

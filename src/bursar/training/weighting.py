@@ -162,7 +162,7 @@ class TaskFeed:
             now = [t for t in tasks if (step + 1) * counts[t] // steps > step * counts[t] // steps]
             batches = [self._engine.loader.next(self._names[task]) for task in now]
             self._spend(sum(batch.examples for batch in batches))
-            yield self._work(batches)
+            yield self._work(self._engine.weighed(batches, [self._names[task] for task in now]))
 
     def _count(self, task: int, fraction: float) -> int:
         return max(1, round(self._engine.loader.streams[self._names[task]].per_epoch * fraction))
@@ -187,7 +187,7 @@ class TaskFeed:
         if batch is not None:
             part = self._turn(items, batch, turn)
             self._spend(part.examples)
-            yield self._work([part])
+            yield self._work(self._engine.weighed([part], [self._target]))
             return
         self._spend(len(items))
         size, device = self._engine.config.evaluate.batch, self._engine.device

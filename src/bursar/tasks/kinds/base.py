@@ -73,6 +73,9 @@ class Kind(ABC):
     pads: ClassVar[Mapping[str, int]] = {}
     held: ClassVar[frozenset[str]] = frozenset()
     targets: ClassVar[frozenset[str]] = frozenset({"labels"})
+    mean_over: ClassVar[Literal["items", "decisions"]] = "items"
+    """What `loss` is the mean over: items, or decisions where one item may have more than another.
+    """
     metrics: ClassVar[tuple[Metric, ...]]
     """The metrics that a task of this kind may have; `usual` names those it has by default."""
     usual: ClassVar[tuple[str, ...]]
