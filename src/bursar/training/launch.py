@@ -15,7 +15,7 @@ class Launch:
         rank: its number among all, from 0.
         count: how many ranks there are.
         local: its number on this machine.
-        restarts: how often torchrun has started all of them again.
+        restarts: how often torchrun has started the processes of this machine again.
     """
 
     rank: int = 0

@@ -17,6 +17,7 @@ from bursar.config import RunConfig
 from bursar.errors import BursarError, RunInterruptedError, UserError
 from bursar.tasks.batches import Cut
 from bursar.training.launch import Launch, launched
+from bursar.training.meeting import meeting_store
 
 T = TypeVar("T")
 
@@ -251,11 +252,12 @@ def _buckets(parameters: Iterable[Tensor]) -> list[list[Tensor]]:
     buckets: list[list[Tensor]] = []
     room = 0
     for parameter in parameters:
-        room -= parameter.numel() * parameter.element_size()
-        if room < 0 or buckets[-1][0].dtype != parameter.dtype:
+        size = parameter.numel() * parameter.element_size()
+        if size > room or buckets[-1][0].dtype != parameter.dtype:
             buckets.append([])
             room = BUCKET
         buckets[-1].append(parameter)
+        room -= size
     return buckets
 
 
@@ -337,7 +339,12 @@ def _join(config: RunConfig, launch: Launch) -> None:
         backend = "cpu:gloo,cuda:nccl"
     else:
         backend = "gloo"
-    dist.init_process_group(backend, timeout=PATIENCE)
+    if (store := meeting_store(launch, PATIENCE)) is None:
+        dist.init_process_group(backend, timeout=PATIENCE)
+    else:
+        dist.init_process_group(
+            backend, timeout=PATIENCE, store=store, rank=launch.rank, world_size=launch.count
+        )
     # A process can join only once: another run in it finds the group.
     atexit.register(_leave)
 

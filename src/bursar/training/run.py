@@ -63,7 +63,8 @@ def run(
     asked = configured(config, given)
     with joined(asked) as ranks, stoppable(lambda: _stopped(folder)):
         there = ranks.agreed((folder / RUN).exists)
-        if there and (resume or launched().restarts):
+        # torchrun's count of restarts is that of one machine.
+        if there and (resume or any(ranks.gathered(launched().restarts))):
             ranks.agreed(lambda: _check_same(asked, folder))
             return resume_run(folder, model=model, tasks=given, cache=cache, watchers=watchers)
         ranks.agreed(lambda: check_free(folder))
