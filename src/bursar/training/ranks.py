@@ -21,7 +21,7 @@ from bursar.training.meeting import meeting_store
 
 T = TypeVar("T")
 
-BUCKET = 32 << 20
+BUCKET = 8 << 20
 """Bytes of gradients that are sent at a time: some are on their way while others are packed."""
 PATIENCE = timedelta(hours=24)
 """How long ranks wait for one that reads data or writes a checkpoint. A rank that died is noticed
