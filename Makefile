@@ -1,7 +1,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+DEMO := $(VENV)/.ready-demo
+DEV := $(VENV)/.ready-dev
 
 # Two workers with one thread each use two cores best, and make every test repeatable.
 export OMP_NUM_THREADS ?= 1
@@ -9,14 +11,22 @@ export TOKENIZERS_PARALLELISM ?= false
 
 .PHONY: setup demo test lint docs bench clean
 
-setup: $(READY)
+setup: $(DEV)
 
-$(READY): pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
-	touch $(READY)
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
 
-demo: setup
+# The demo draws figures; it needs none of the other extras.
+$(DEMO): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable ".[report]"
+	touch $(DEMO)
+
+# Everything that the tests need has what the demo needs.
+$(DEV): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable ".[dev]"
+	touch $(DEMO) $(DEV)
+
+demo: $(DEMO)
 	$(BIN)/bursar demo
 
 lint: setup

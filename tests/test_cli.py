@@ -404,9 +404,16 @@ def test_a_loss_that_is_no_number_exits_with_1(
     assert "no number to go on from" in line
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75), (signal.SIGUSR1, 75)]
+)
 def test_a_stopped_run_says_how_to_go_on(
-    number: int, bursar: Bursar, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: int,
+    code: int,
+    bursar: Bursar,
+    project: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def stop(self: Lines, record: UnitRecord) -> None:
         if record.step == 4:
@@ -415,14 +422,46 @@ def test_a_stopped_run_says_how_to_go_on(
     with monkeypatch.context() as patch:
         patch.setattr(Lines, "advanced", stop)
         said = bursar("run", project, "--out", tmp_path / "run")
-    assert said.code == 128 + number
+    assert said.code == code
     folder = tmp_path / "run"
     assert said.err == (
         "bursar: stopped behind step 4 of 6, with a checkpoint; "
         f"go on by `bursar resume {folder}`\n"
     )
     assert (folder / "checkpoints/step-4").exists()
-    assert bursar("resume", folder, "-q").code == 0
+    assert bursar("run", project, "--out", folder, "-q").code == 2
+    assert bursar("run", project, "--out", folder, "-q", "--resume").code == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_run_that_is_stopped_before_its_first_step_asks_for_another_start(
+    number: int, bursar: Bursar, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        signal.raise_signal(number)
+
+    before = signal.getsignal(number)
+    with monkeypatch.context() as patch:
+        patch.setattr("bursar.training.run.assemble", stop)
+        said = bursar("run", project, "--out", tmp_path / "run")
+    folder = tmp_path / "run"
+    sentence = f"bursar: {folder}: stopped outside of the run's steps; start it again\n"
+    assert (said.code, said.err) == (75, sentence)
+    assert signal.getsignal(number) == before
+    assert bursar("run", project, "--out", folder, "-q", "--resume").code == 0
+
+
+def test_only_run_and_resume_have_several_ranks(
+    bursar: Bursar, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"RANK": 0, "WORLD_SIZE": 2, "MASTER_ADDR": "x", "MASTER_PORT": 1}.items():
+        monkeypatch.setenv(name, str(value))
+    said = bursar("compare", project, "--policies", "random")
+    assert (said.code, said.err) == (
+        2,
+        "bursar: compare: expected one process, found 2 ranks; only run and resume train with "
+        "several\n",
+    )
 
 
 def of_steps(steps: int) -> RunConfig:

@@ -19,6 +19,7 @@ from rich.table import Column, Table
 
 from bursar.errors import BursarError, UserError
 from bursar.progress import Bars, Lines, Quiet, View, live
+from bursar.training.launch import launched
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -81,7 +82,8 @@ def main() -> None:
     try:
         app()
     except BursarError as error:
-        print(f"bursar: {error}", file=sys.stderr)
+        if launched().local == 0:  # of several ranks, one on each machine says it
+            print(f"bursar: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except OSError as error:  # the world's fault: a full disk, a folder that may not be written
         print(f"bursar: {error}", file=sys.stderr)
@@ -90,9 +92,16 @@ def main() -> None:
 
 @app.callback(invoke_without_command=True)
 def version(
+    context: typer.Context,
     show: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     """Print the version if it is asked for; every command passes through here."""
+    command, ranks = context.invoked_subcommand, launched().count
+    if ranks > 1 and command not in ("run", "resume"):
+        raise UserError(
+            f"{command}: expected one process, found {ranks} ranks; only run and resume"
+            " train with several"
+        )
     if show:
         import bursar
 
@@ -118,7 +127,8 @@ class Shower:
 
 @contextmanager
 def showing(quiet: bool) -> Iterator[Shower]:
-    """Show runs, on a terminal as bars."""
+    """Show runs, on a terminal as bars; of several ranks the first one does."""
+    quiet = quiet or not launched().first
     if quiet or not out.is_terminal:
         yield Shower(None, quiet)
         return
@@ -139,13 +149,21 @@ def run(
     ] = None,
     sets: Sets = None,
     data: DataOption = None,
+    go_on: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on with the run if the folder holds one of this file."),
+    ] = False,
     quiet: QuietOption = False,
 ) -> None:
     """Train as a run file says.
 
+    SIGTERM and SIGUSR1, by which a cluster takes its machine back, write a checkpoint and end the
+    run with exit code 75: resume it. Ctrl-C does the same with exit code 130.
+
     \b
     bursar run small-glue.yaml
     bursar run small-glue.yaml --set policy=task_size --set seed=2 --out runs/size-2
+    torchrun --nproc-per-node 2 -m bursar run small-glue.yaml
     """
     from bursar import config as configs
     from bursar.training.run import run as run_config
@@ -153,7 +171,8 @@ def run(
     config = configs.load(file, sets or (), data)
     folder = to or Path("runs") / config.name
     with showing(quiet) as shower:
-        result = run_config(config, folder, watchers=[shower.view(config)])
+        view = shower.view(config)
+        result = run_config(config, folder, resume=go_on, watchers=[view])
     _tell(result, folder, quiet)
 
 
@@ -172,6 +191,8 @@ def resume(
 ) -> None:
     """Go on with a run from its last checkpoint, bit for bit.
 
+    Exit codes are those of `bursar run`: 75 asks for another resume.
+
     \b
     bursar resume runs/small-glue
     bursar resume runs/small-glue --drop glue/rte --add glue/wnli
@@ -180,23 +201,25 @@ def resume(
     from bursar.config import read_value
     from bursar.training.change import change_tasks, extend
     from bursar.training.folder import config_of
+    from bursar.training.ranks import joined
     from bursar.training.run import resume_run
     from bursar.training.watching import Watchers
 
-    config_of(folder)
     entries = [read_value(task, f"--add {task}") for task in add or ()]
-    if steps is not None:
-        extend(folder, steps)
-    config = config_of(folder)
-    with showing(quiet) as shower:
-        view = shower.view(config)
+    with joined(config_of(folder)) as ranks, showing(quiet) as shower:
+        if steps is not None:
+            ranks.agreed(lambda: extend(folder, steps))
+        view = shower.view(config_of(folder))
         if add or drop:
-            change_tasks(folder, add=entries, drop=drop or (), watchers=Watchers([view]))
+            told = Watchers([view])
+            ranks.agreed(lambda: change_tasks(folder, add=entries, drop=drop or (), watchers=told))
         result = resume_run(folder, watchers=[view])
     _tell(result, folder, quiet)
 
 
 def _tell(result: "Finished", folder: Path, quiet: bool) -> None:
+    if not launched().first:
+        return
     if quiet:
         out.print(f"{100 * result.score:.2f}")
         return

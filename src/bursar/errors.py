@@ -1,12 +1,19 @@
 """What can go wrong, sorted by whose fault it is.
 
 A user's mistake is one sentence and exit code 2. A fault of the world (a full disk, a loss that is
-not a number) leaves the run resumable and says how; exit code 1. Anything else is our bug and gets
-a traceback.
+not a number) leaves the run resumable and says how; exit code 1. A cluster that takes the machine
+away gets exit code 75, which means that the same run shall be resumed. Anything else is our bug and
+gets a traceback.
 """
 
+import signal
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+RESUME_ME = 75
+"""The exit code of a run that was preempted: a checkpoint is there, resume it (EX_TEMPFAIL)."""
+PREEMPTING = (signal.SIGTERM, signal.SIGUSR1)
+"""Signals by which clusters announce that a process has to end."""
 
 
 class BursarError(Exception):
@@ -28,6 +35,9 @@ class RunInterruptedError(BursarError):
 class StoppedError(BursarError):
     """The user, or a cluster, asked the run to stop; a checkpoint was written.
 
+    The exit code is 75 after SIGTERM and SIGUSR1, which mean that a cluster wants the machine back,
+    and 130 after Ctrl-C.
+
     Args:
         message: the sentence for the user.
         signal: the signal that asked.
@@ -35,7 +45,7 @@ class StoppedError(BursarError):
 
     def __init__(self, message: str, signal: int) -> None:
         super().__init__(message)
-        self.exit_code = 128 + signal
+        self.exit_code = RESUME_ME if signal in PREEMPTING else 128 + signal
 
 
 def unknown(what: str, found: str, choices: Iterable[str], where: str = "") -> UserError:

@@ -53,11 +53,13 @@ def whole_folder(path: Path, *, same: bool = False) -> Iterator[Path]:
         for file in made.rglob("*"):
             _sync(file)
         _sync(made)
-        if path.exists():
-            if same:
-                return
+        if path.exists() and not same:
             path.rename(old)
-        made.rename(path)
+        try:
+            made.rename(path)
+        except OSError:
+            if not (same and path.exists()):  # another process was quicker
+                raise
         _sync(path.parent)
     finally:
         shutil.rmtree(aside, ignore_errors=True)

@@ -4,18 +4,17 @@ import logging
 import multiprocessing
 import os
 import pickle
-import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.context import SpawnProcess
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from bursar.errors import BursarError, RunInterruptedError, StoppedError, UserError
+from bursar.errors import BursarError, RunInterruptedError, UserError
 from bursar.studies.locks import Held
 from bursar.studies.storage import Storage
+from bursar.training.stopping import stoppable
 
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner
@@ -220,7 +219,8 @@ def helpers(count: int, work: Callable[..., object], *arguments: Any) -> Iterato
         arguments: its arguments, which have to be picklable.
     """
     processes: list[SpawnProcess] = []
-    with _stoppable(), _divided_cores(count + 1):
+    # Helpers are stopped too; a run has its own way inside it.
+    with stoppable(lambda: "stopped; the same command goes on"), _divided_cores(count + 1):
         try:
             # One by one, so that those that were started are stopped if one cannot be.
             processes.extend(_started(number, work, arguments) for number in range(count))
@@ -273,21 +273,3 @@ def _helped(work: Callable[..., object], *arguments: Any) -> None:
         name = multiprocessing.current_process().name
         print(f"bursar: {name}: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-
-
-@contextmanager
-def _stoppable() -> Iterator[None]:
-    """Raise on SIGTERM, so that helpers are stopped too; a run has its own way inside it."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise StoppedError("stopped; the same command goes on", number)
-
-    try:
-        before = signal.signal(signal.SIGTERM, stop)
-    except ValueError:  # only the main thread can
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -30,6 +30,8 @@ class TaskItems:
             in Python, whatever its collate function gives.
         rows: where its sequences or images stand in the batch's inputs.
         length: tokens of its longest sequence; 0 where there is no text.
+        share: how much of the task's items in the whole batch these are: the weight of their mean
+            loss in that of the whole batch. 0 for an item that is only passed along.
     """
 
     task: str
@@ -37,39 +39,61 @@ class TaskItems:
     columns: Any
     rows: slice
     length: int = 0
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
     """Items of one task or of several; iterating gives the items of each task.
 
+    Where several ranks train together, the arrays are those of one rank's part of the batch, and
+    the numbers are those of the whole batch.
+
     Args:
         parts: the items of each task.
         inputs: by name, what the encoder reads of all of them, one below the other.
-        tokens: how many tokens the encoder reads, padding left out.
+        tokens: how many tokens the encoder reads of the whole batch, padding left out.
+        whole: by task, how many items the whole batch has; None if these are all of them.
     """
 
     parts: tuple[TaskItems, ...]
     inputs: dict[str, Any]
     tokens: int = 0
+    whole: Mapping[str, int] | None = None
 
     def __iter__(self) -> Iterator[TaskItems]:
         return iter(self.parts)
 
     @property
+    def sizes(self) -> Mapping[str, int]:
+        """By task, how many items the whole batch has."""
+        own = {part.task: len(part.items) for part in self.parts}
+        return own if self.whole is None else self.whole
+
+    @property
     def examples(self) -> int:
-        """How many items there are."""
-        return sum(len(part.items) for part in self.parts)
+        """How many items the whole batch has."""
+        return sum(self.sizes.values())
 
     @property
     def tasks(self) -> list[str]:
-        """The names of the tasks, in order."""
-        return [part.task for part in self.parts]
+        """The names of the whole batch's tasks, in order."""
+        return list(self.sizes)
+
+    @property
+    def counts(self) -> bool:
+        """Whether any of the items is more than passed along."""
+        return any(part.share for part in self.parts)
+
+    def with_shares(self, shares: Mapping[str, float]) -> "Batch":
+        """Return the batch with other shares of some tasks' items."""
+        parts = (replace(part, share=shares.get(part.task, part.share)) for part in self.parts)
+        return replace(self, parts=tuple(parts))
 
     def mapped(self, change: Callable[[Any], Any]) -> "Batch":
         """Return the batch with every array changed, such as put on a device."""
         parts = (replace(part, columns=_mapped(part.columns, change)) for part in self.parts)
-        return Batch(tuple(parts), _mapped(self.inputs, change), self.tokens)
+        return replace(self, parts=tuple(parts), inputs=_mapped(self.inputs, change))
 
 
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
@@ -96,6 +120,67 @@ class Items(Protocol):
     @property
     def pads(self) -> Mapping[str, int]:
         """By input, what fills a short row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Which part of every batch one rank takes: each `ranks`-th item, all tasks counted through.
+
+    So parts differ by one item at most, and items of like lengths, which stand together, are spread
+    evenly. A rank for which there is no item passes the last one along, without weight: every rank
+    passes something through the model in every step.
+
+    Args:
+        rank: whose part it is, from 0.
+        ranks: how many there are.
+
+    >>> chosen = {"a": np.array([5, 7, 9]), "b": np.array([2, 4])}
+    >>> [Cut(rank, 2).of(chosen) for rank in (0, 1)]
+    [{'a': array([5, 9]), 'b': array([4])}, {'a': array([7]), 'b': array([2])}]
+    """
+
+    rank: int = 0
+    ranks: int = 1
+
+    def places(self, size: int, first: int = 0) -> slice:
+        """Return where the part stands among items of which the first has this number."""
+        return slice((self.rank - first) % self.ranks, size, self.ranks)
+
+    def of(self, chosen: Mapping[str, Indices]) -> dict[str, Indices]:
+        """Return the part of these items of each task, without tasks of which there is none."""
+        parts, first = {}, 0
+        for task, items in chosen.items():
+            if len(part := items[self.places(len(items), first)]):
+                parts[task] = part
+            first += len(items)
+        return parts
+
+
+WHOLE = Cut()
+"""The part of a process that is alone."""
+
+
+def make_part(items: Mapping[str, Items], chosen: Mapping[str, Indices], cut: Cut) -> Batch:
+    """Make one rank's part of a batch.
+
+    Args:
+        items: by task, its examples.
+        chosen: by task, which of them the whole batch has.
+        cut: which part.
+    """
+    if cut.ranks == 1:
+        return make_batch(items, chosen)
+    whole = {task: places for task, places in chosen.items() if len(places)}
+    last = next(reversed(whole))
+    own = cut.of(whole)
+    batch = make_batch(items, own or {last: whole[last][-1:]})
+    shares = {task: len(own.get(task, ())) / len(whole[task]) for task in whole}
+    tokens = sum(int(items[task].lengths()[places].sum()) for task, places in whole.items())
+    return replace(
+        batch.with_shares(shares),
+        tokens=tokens if MASK in batch.inputs else 0,
+        whole={task: len(places) for task, places in whole.items()},
+    )
 
 
 def make_batch(items: Mapping[str, Items], chosen: Mapping[str, Indices]) -> Batch:
@@ -228,10 +313,17 @@ class ItemStream(Stream):
         size: items in a batch; the last batch of an epoch may have fewer.
         seed: the run's seed.
         tokens: cut batches of about so many tokens instead, whatever number of items that is.
+        cut: which part of each batch is made.
     """
 
     def __init__(
-        self, task: str, items: Items, size: int, seed: int, tokens: int | None = None
+        self,
+        task: str,
+        items: Items,
+        size: int,
+        seed: int,
+        tokens: int | None = None,
+        cut: Cut = WHOLE,
     ) -> None:
         super().__init__()
         self._tokens = tokens
@@ -239,6 +331,7 @@ class ItemStream(Stream):
         self.items = items
         self._size = min(size, max(1, len(items)))
         self._seed = seed
+        self._cut = cut
         self._order: tuple[int, Order] | None = None
 
     @property
@@ -258,7 +351,8 @@ class ItemStream(Stream):
                 self._order = epoch, bucketed(lengths, self._size, rng)
             else:
                 self._order = epoch, bucketed_by_tokens(lengths, self._tokens, rng)
-        return make_batch({self._task: self.items}, {self._task: self._order[1].batch(place)})
+        chosen = {self._task: self._order[1].batch(place)}
+        return make_part({self._task: self.items}, chosen, self._cut)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -311,8 +405,21 @@ def _count(lengths: Indices, tokens: int) -> int:
     return max(1, min(len(lengths), round(int(lengths.sum()) / tokens)))
 
 
-def in_order(task: str, items: Items, size: int) -> Iterator[Batch]:
-    """Yield each item once, longest first: for evaluation."""
+def in_order(task: str, items: Items, size: int, cut: Cut = WHOLE) -> Iterator[Batch]:
+    """Yield each item once, longest first: for evaluation.
+
+    Ranks take turns, each with whole batches. In the last turn, a rank for which there is none
+    passes the last batch along, so that all ranks get equally many.
+    """
     order = np.argsort(-items.lengths(), kind="stable")
-    for start in range(0, len(order), size):
-        yield make_batch({task: items}, {task: order[start : start + size]})
+    starts = range(0, len(order), size)
+    for turn in range(0, len(starts), cut.ranks):
+        number = turn + cut.rank
+        start = starts[min(number, len(starts) - 1)]
+        batch = make_batch({task: items}, {task: order[start : start + size]})
+        yield batch if number < len(starts) else passed_along(batch)
+
+
+def passed_along(batch: Batch) -> Batch:
+    """Return a batch that goes through the model and counts nothing."""
+    return batch.with_shares(dict.fromkeys(batch.tasks, 0.0))

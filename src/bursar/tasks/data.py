@@ -10,7 +10,15 @@ from numpy.typing import NDArray
 
 from bursar.errors import UserError
 from bursar.rng import seed_for
-from bursar.tasks.batches import Batch, Indices, Stream, ready_batch
+from bursar.tasks.batches import (
+    WHOLE,
+    Batch,
+    Cut,
+    Indices,
+    Stream,
+    passed_along,
+    ready_batch,
+)
 from bursar.tasks.kinds.base import Columns, Kind, Scored
 from bursar.tasks.metrics import Metric
 from bursar.tasks.rows import Row
@@ -178,13 +186,17 @@ class ReadyBatches:
         data = getattr(self.loader, "dataset", None)
         return len(data if data is not None and hasattr(data, "__len__") else self.loader)
 
-    def in_order(self, task: str) -> Iterator[Batch]:
-        """Yield each batch once."""
-        start = 0
-        for columns in self.loader:
+    def in_order(self, task: str, cut: Cut = WHOLE) -> Iterator[Batch]:
+        """Yield each batch once; ranks take turns, as in `bursar.tasks.batches.in_order`."""
+        start, batch = 0, None
+        for number, columns in enumerate(self.loader):
             size = batch_size(columns)
-            yield ready_batch(task, np.arange(start, start + size), {}, columns)
+            batch = ready_batch(task, np.arange(start, start + size), {}, columns)
+            if number % cut.ranks == cut.rank:
+                yield batch
             start += size
+        if batch is not None and cut.rank > number % cut.ranks:
+            yield passed_along(batch)
 
     def fingerprint(self) -> str:
         """Return what names the loader: its length."""
@@ -202,13 +214,15 @@ class LoaderStream(Stream):
         task: the task's name.
         batches: what the loader gives.
         seed: the run's seed.
+        cut: which part of each batch is wanted.
     """
 
-    def __init__(self, task: str, batches: ReadyBatches, seed: int) -> None:
+    def __init__(self, task: str, batches: ReadyBatches, seed: int, cut: Cut = WHOLE) -> None:
         super().__init__()
         self._task = task
         self._loader = batches.loader
         self._seed = seed
+        self._cut = cut
         self._open: tuple[int, int, Iterator[Any]] | None = None
 
     @property
@@ -228,7 +242,7 @@ class LoaderStream(Stream):
                 f"task {self._task}: its loader says {self.per_epoch} batches, found {place}"
             ) from None
         self._open = epoch, place + 1, self._open[2]
-        return ready_batch(self._task, np.arange(batch_size(columns)), {}, columns)
+        return part_of_ready(self._task, columns, self._cut)
 
     def _begun(self, epoch: int, place: int) -> Iterator[Any]:
         """Start an epoch, and pass over the batches before a place."""
@@ -242,6 +256,34 @@ class LoaderStream(Stream):
         for _ in range(place):
             next(chained)
         return chained
+
+
+def part_of_ready(task: str, columns: Any, cut: Cut) -> Batch:
+    """Return one rank's part of a batch that a loader gave.
+
+    Args:
+        task: the task's name.
+        columns: the whole batch; the first axis of each of its arrays is the examples.
+        cut: which part.
+    """
+    size = batch_size(columns)
+    if cut.ranks == 1:
+        return ready_batch(task, np.arange(size), {}, columns)
+    own = cut.places(size) if cut.rank < size else slice(size - 1, size)
+    items = np.arange(size)[own]
+    batch = ready_batch(task, items, {}, _rows(columns, own))
+    share = len(items) / size if cut.rank < size else 0.0
+    return replace(batch.with_shares({task: share}), whole={task: size})
+
+
+def _rows(columns: Any, rows: slice) -> Any:
+    """Return some examples of a batch, with the nesting that `batch_size` knows."""
+    match columns:
+        case Mapping():
+            return {key: _rows(each, rows) for key, each in columns.items()}
+        case list() | tuple() if columns and hasattr(columns[0], "shape"):
+            return [_rows(each, rows) for each in columns]
+    return columns if getattr(columns, "shape", None) == () else columns[rows]
 
 
 def batch_size(columns: Any) -> int:

@@ -12,21 +12,27 @@ from torch import Tensor, nn
 from bursar.config import RunConfig
 from bursar.errors import RunInterruptedError, UserError
 from bursar.rng import seed_for
-from bursar.tasks.batches import Batch
+from bursar.tasks.batches import Batch, TaskItems
 from bursar.tasks.parts import Split
 from bursar.training.evaluation import evaluate
 from bursar.training.folder import Scores
 from bursar.training.loading import Loader
 from bursar.training.prepare import Prepared
+from bursar.training.ranks import ALONE, Ranks, running_statistics
 from bursar.training.watching import Watchers
 
 
 @dataclass
 class Spent:
-    """What a run has cost so far, in examples that passed through the model."""
+    """What a run has cost so far, in examples that passed through the model on all ranks."""
 
     forward: int = 0
     backward: int = 0
+
+    def add(self, examples: int, *, backward: bool = False) -> None:
+        """Note that examples passed forward through the model, and backward if they did."""
+        self.forward += examples
+        self.backward += examples if backward else 0
 
 
 class Engine:
@@ -41,6 +47,7 @@ class Engine:
         model: what learns.
         watchers: who is told of what is being done.
         cache: the folder for what can be computed once and used again; the default one if None.
+        ranks: those that train together.
     """
 
     def __init__(
@@ -51,8 +58,10 @@ class Engine:
         *,
         watchers: Watchers | None = None,
         cache: Path | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.config = config
+        self.ranks = ranks
         self.device = pick_device(config.device)
         self.model = model.to(self.device)
         self.watchers = watchers or Watchers()
@@ -60,7 +69,10 @@ class Engine:
         self.tasks = {entry.task.name: entry.task for entry in prepared}
         self.dev = {entry.task.name: entry.dev for entry in prepared}
         budget = config.budget
-        self.loader = Loader(prepared, budget.batch, config.seed, self.device, budget.tokens)
+        self.loader = Loader(
+            prepared, budget.batch, config.seed, self.device, budget.tokens, ranks.cut
+        )
+        self.statistics = running_statistics(model)
         self.spent = Spent()
         self.autocast = wants_bfloat16(config.precision, self.device)
 
@@ -70,42 +82,64 @@ class Engine:
             outputs: Mapping[str, Any] = self.model(batch)
         return outputs
 
-    def losses(self, batch: Batch, *, backward: bool = False) -> dict[str, Tensor]:
+    def losses(self, batch: Batch) -> dict[str, Tensor]:
         """Return the mean loss of each task of a batch, from one pass through the model.
 
-        Args:
-            batch: on the device.
-            backward: whether a backward pass will follow, for the account of what was spent.
+        Of several ranks' batch it is the mean over this rank's part, and `share` says how much it
+        counts.
         """
         outputs = self.outputs(batch)
-        self.spent.forward += batch.examples
-        self.spent.backward += batch.examples if backward else 0
         return {
             part.task: self.tasks[part.task].kind.loss(outputs[part.task], part.columns)
             for part in batch
         }
 
-    def decisions(self, batch: Batch) -> dict[str, Any]:
-        """Return what the mean loss of each task of a batch counts as beside those of others."""
-        return {
-            part.task: self.tasks[part.task].kind.decisions(part.columns, len(part.items))
-            for part in batch
-        }
+    def weighed(self, pieces: Sequence[Batch], tasks: Sequence[str]) -> Sequence[Batch]:
+        """Return pieces of a batch with the shares by which their mean losses count in the whole.
+
+        Shares go by items, as the pieces have them, but for tasks whose loss is a mean over
+        decisions: a piece with more words counts more.
+
+        Args:
+            pieces: on the device; this rank's.
+            tasks: of the whole batch.
+        """
+        by_decisions = [t for t in tasks if self.tasks[t].kind.mean_over == "decisions"]
+        if not by_decisions or (len(pieces) == 1 and self.ranks.count == 1):
+            return pieces
+        counts = [
+            {part.task: self._decisions(part) for part in piece if part.task in by_decisions}
+            for piece in pieces
+        ]
+        own = [sum(count.get(task, 0) for count in counts) for task in by_decisions]
+        whole = dict(zip(by_decisions, self.ranks.total(torch.tensor(own)).tolist(), strict=True))
+        return [
+            piece.with_shares({task: n / max(1, whole[task]) for task, n in count.items()})
+            for piece, count in zip(pieces, counts, strict=True)
+        ]
+
+    def _decisions(self, part: TaskItems) -> int:
+        return (
+            self.tasks[part.task].kind.counted(part.columns, len(part.items)) if part.share else 0
+        )
 
     def seed(self, *name: str | int) -> None:
-        """Make what torch draws next, dropout above all, depend on the run's seed and a name."""
-        torch.manual_seed(seed_for(self.config.seed, *name))
+        """Make what torch draws next depend on the run's seed, a name and the rank.
+
+        That is dropout above all, which has to differ between ranks.
+        """
+        torch.manual_seed(seed_for(self.config.seed, *name, *self.ranks.name))
 
     def score(self, task: str, split: Split | None = None) -> Scores:
         """Return the scores of a task on a split; on its dev split if None."""
         split = self.dev[task] if split is None else split
-        self.spent.forward += len(split)
+        self.spent.add(len(split))
         return self.evaluate(task, split)
 
     def evaluate(self, task: str, split: Split) -> Scores:
         """Return the scores of a task on a split; it is not counted as spent."""
         size = self.config.evaluate.batch
-        return evaluate(self.model, self.tasks[task], split, size, self.device)
+        return evaluate(self.model, self.tasks[task], split, size, self.device, self.ranks)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the place in the data, and what was spent."""

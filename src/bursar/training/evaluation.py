@@ -11,11 +11,17 @@ from bursar.tasks.parts import Split
 from bursar.tasks.task import Task
 from bursar.training.folder import Scores
 from bursar.training.loading import dev_batches
+from bursar.training.ranks import ALONE, Ranks
 
 
 @torch.inference_mode()
 def predict(
-    model: nn.Module, task: Task, split: Split, size: int, device: torch.device
+    model: nn.Module,
+    task: Task,
+    split: Split,
+    size: int,
+    device: torch.device,
+    ranks: Ranks = ALONE,
 ) -> tuple[list[Any], float]:
     """Return raw predictions for all items of a split in order, and the mean loss of labelled ones.
 
@@ -25,23 +31,38 @@ def predict(
         split: the items.
         size: items in a batch.
         device: where the model is.
+        ranks: those that take turns with the batches; each gets all predictions.
     """
     model.eval()
-    raw: dict[int, Any] = {}
+    found: list[dict[int, Any] | None] = []
     losses, counts = [], []
-    for batch in dev_batches(task.name, split.items, size, device):
+    for batch in dev_batches(task.name, split.items, size, device, ranks.cut):
         outputs = model(batch)[task.name]
         [part] = batch
-        counts.append(torch.as_tensor(task.kind.decisions(part.columns, len(part.items))))
+        counts.append(task.kind.counted(part.columns, len(part.items)))
         losses.append(task.kind.loss(outputs, part.columns) * counts[-1])
-        raw |= zip(part.items.tolist(), task.kind.predictions(outputs, part.columns), strict=True)
-    loss = float(torch.stack(losses).sum()) / max(1, int(torch.stack(counts).sum()))
-    return [raw[item] for item in range(len(raw))], loss
+        predicted = task.kind.predictions(outputs, part.columns)
+        by_item = dict(zip(part.items.tolist(), predicted, strict=True))
+        found.append(by_item if batch.counts else None)
+    summed = torch.stack(losses)
+    own = zip(found, summed.tolist(), counts, strict=True)
+    every = ranks.in_batch_order([None if each[0] is None else each for each in own])
+    raw = {item: value for predicted, _, _ in every for item, value in (predicted or {}).items()}
+    total = summed.new_tensor([loss for _, loss, _ in every]).sum()
+    counted = max(1, sum(count for *_, count in every))
+    return [raw[item] for item in range(len(raw))], float(total) / counted
 
 
-def evaluate(model: nn.Module, task: Task, split: Split, size: int, device: torch.device) -> Scores:
+def evaluate(
+    model: nn.Module,
+    task: Task,
+    split: Split,
+    size: int,
+    device: torch.device,
+    ranks: Ranks = ALONE,
+) -> Scores:
     """Return a task's metrics and loss on a split."""
-    raw, loss = predict(model, task, split, size, device)
+    raw, loss = predict(model, task, split, size, device, ranks)
     metrics = metrics_of(task, task.kind.scored(raw, split.items, split.source.rows()))
     return Scores(score_of(task, metrics), metrics, loss, split.rows)
 

@@ -9,13 +9,16 @@ import torch
 
 from bursar.tasks.batches import (
     FROZEN_STATES,
+    WHOLE,
     Batch,
+    Cut,
     Indices,
     Items,
     ItemStream,
     Stream,
     in_order,
     make_batch,
+    make_part,
 )
 from bursar.tasks.data import LoaderStream, ReadyBatches
 from bursar.tasks.encoding import MASK
@@ -39,6 +42,7 @@ class Loader:
         seed: of the order.
         device: where batches go.
         tokens: about how many tokens a batch has instead; None counts items.
+        cut: which part of each batch is served.
     """
 
     def __init__(
@@ -48,11 +52,13 @@ class Loader:
         seed: int,
         device: torch.device,
         tokens: int | None = None,
+        cut: Cut = WHOLE,
     ) -> None:
         self.streams: dict[str, Stream] = {
-            entry.task.name: _stream(entry, size, seed, tokens) for entry in prepared
+            entry.task.name: _stream(entry, size, seed, tokens, cut) for entry in prepared
         }
         self._device = device
+        self._cut = cut
         self._maker = ThreadPoolExecutor(1, thread_name_prefix="bursar-loader")
         self._ahead: dict[str, Future[Batch]] = {}
 
@@ -73,7 +79,7 @@ class Loader:
 
     def of(self, chosen: Mapping[str, Indices]) -> Batch:
         """Return a batch of these training items of each task, on the device."""
-        return to_device(make_batch(self.items, chosen), self._device)
+        return to_device(make_part(self.items, chosen, self._cut), self._device)
 
     def pieces(self, batch: Batch, count: int) -> list[Batch]:
         """Cut a batch into at most so many of about equal size.
@@ -81,8 +87,9 @@ class Loader:
         On a CPU, items of several tasks that differ much in length pass in groups of like length
         too, where computing the padding would take longer than another pass.
         """
-        if count > 1 and batch.examples > 1:
-            places = np.array_split(np.arange(batch.examples), min(count, batch.examples))
+        own = sum(len(part.items) for part in batch)
+        if count > 1 and own > 1:
+            places = np.array_split(np.arange(own), min(count, own))
         elif self._device.type == "cpu" and len(batch.parts) > 1 and MASK in batch.inputs:
             places = self._like_lengths(batch)
         else:
@@ -91,18 +98,21 @@ class Loader:
 
     def _like_lengths(self, batch: Batch) -> list[Indices]:
         if FROZEN_STATES in batch.inputs:  # what frozen layers gave would be computed again
-            return [np.arange(batch.examples)]
+            return [np.arange(sum(len(part.items) for part in batch))]
         lengths = [self.items[part.task].lengths()[part.items] for part in batch]
         return like_lengths(np.concatenate(lengths), PASS)
 
     def _piece(self, batch: Batch, places: Indices) -> Batch:
-        """Return the items at these places of a batch."""
+        """Return the items at these places of a batch; a part's share is divided among them."""
         owners = np.repeat(np.arange(len(batch.parts)), [len(part.items) for part in batch])
         items = np.concatenate([part.items for part in batch])
         chosen = {
-            name: items[places][owners[places] == number] for number, name in enumerate(batch.tasks)
+            part.task: items[places][owners[places] == number] for number, part in enumerate(batch)
         }
-        return self.of(chosen)
+        shares = {
+            part.task: part.share * len(chosen[part.task]) / len(part.items) for part in batch
+        }
+        return to_device(make_batch(self.items, chosen), self._device).with_shares(shares)
 
     @property
     def items(self) -> dict[str, Items]:
@@ -172,18 +182,23 @@ def like_lengths(lengths: Indices, price: int) -> list[Indices]:
     return groups[::-1]
 
 
-def _stream(entry: Prepared, size: int, seed: int, tokens: int | None) -> Stream:
+def _stream(entry: Prepared, size: int, seed: int, tokens: int | None, cut: Cut) -> Stream:
     if isinstance(entry.train, ReadyBatches):
-        return LoaderStream(entry.task.name, entry.train, seed)
-    return ItemStream(entry.task.name, entry.train, size, seed, tokens)
+        return LoaderStream(entry.task.name, entry.train, seed, cut)
+    return ItemStream(entry.task.name, entry.train, size, seed, tokens, cut)
 
 
 def dev_batches(
-    task: str, items: Items | ReadyBatches, size: int, device: torch.device
+    task: str, items: Items | ReadyBatches, size: int, device: torch.device, cut: Cut = WHOLE
 ) -> Iterator[Batch]:
-    """Yield each item once, on the device; the next batch is made in the background."""
+    """Yield each item once, on the device; the next batch is made in the background.
+
+    Ranks take turns with whole batches; one that is only passed along does not count.
+    """
     batches = (
-        items.in_order(task) if isinstance(items, ReadyBatches) else in_order(task, items, size)
+        items.in_order(task, cut)
+        if isinstance(items, ReadyBatches)
+        else in_order(task, items, size, cut)
     )
 
     def following() -> Batch | None:

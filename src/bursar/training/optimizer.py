@@ -25,7 +25,8 @@ def build_optimizer(model: nn.Module, config: Optimizer) -> TorchOptimizer:
         if params
     ]
     if config.name == "sgd":
-        return SGD(groups, momentum=config.momentum, fused=True)
+        # The fused one fails where a head is first used when others have momentum already.
+        return SGD(groups, momentum=config.momentum, fused=not config.momentum)
     return AdamW(groups, fused=True)
 
 

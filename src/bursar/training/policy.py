@@ -2,12 +2,13 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bursar import rng as streams
@@ -34,7 +35,7 @@ from bursar.training.loading import dev_batches
 from bursar.training.optimizer import trained
 from bursar.training.prepare import Prepared
 from bursar.training.stepper import Moved, Stepper
-from bursar.uncertainty import batch_samples, measure_batches
+from bursar.uncertainty import measure_batches, predictive_samples
 
 FIRST = 1000
 """Draws that a plan looks at."""
@@ -144,19 +145,25 @@ class PolicyDriver(Driver):
         return total
 
     def _gradient_on(self, name: str, split: Split) -> list[Tensor]:
-        """Return the gradient of the mean loss on some examples, dropout turned off."""
+        """Return the gradient of the mean loss on some examples, dropout turned off.
+
+        Every rank passes all of them: there are few, and the sum has the same bits on all.
+        """
         engine, parameters = self.engine, list(trained(self.stepper.optimizer))
         engine.model.eval()
-        total, counted = [torch.zeros_like(each) for each in parameters], 0.0
+        total, counted = [torch.zeros_like(each) for each in parameters], 0
         size = engine.config.evaluate.batch
+        engine.spent.add(len(split), backward=True)
         for batch in dev_batches(name, split.items, size, engine.device):
-            loss, count = engine.losses(batch, backward=True)[name], engine.decisions(batch)[name]
+            [own] = batch
+            count = engine.tasks[name].kind.counted(own.columns, len(own.items))
+            loss = engine.losses(batch)[name]
             found = torch.autograd.grad(loss * count, parameters, allow_unused=True)
-            counted = counted + count
+            counted += count
             for whole, part in zip(total, found, strict=True):
                 if part is not None:
                     whole.add_(part)
-        return [each / counted for each in total]
+        return [each / max(1, counted) for each in total]
 
     def _clipped(self, length: Tensor) -> Tensor:
         """Return by what a gradient of this length is multiplied when it is clipped."""
@@ -184,15 +191,19 @@ class PolicyDriver(Driver):
         engine = self.engine
         split = self._probe(name, signal.examples)
         size = engine.config.evaluate.batch
-        batches = dev_batches(name, split.items, size, engine.device)
-        engine.spent.forward += signal.passes * len(split)
+        batches = dev_batches(name, split.items, size, engine.device, engine.ranks.cut)
+        engine.spent.add(signal.passes * len(split))
         kind = engine.tasks[name].kind
 
         def predict(batch: Batch) -> Tensor:
             return kind.distribution(engine.outputs(batch)[name], batch.parts[0].columns)
 
-        samples = batch_samples(engine.model, predict, batches, signal.passes, seed)
-        return measure_batches(samples, signal.score, self._residual(name, split, signal))
+        def samples() -> Iterator[NDArray[np.float64]]:
+            for batch in batches:
+                own = predictive_samples(engine.model, predict, [batch], signal.passes, seed)
+                yield from engine.ranks.in_batch_order([own if batch.counts else None])
+
+        return measure_batches(samples(), signal.score, self._residual(name, split, signal))
 
     def _residual(self, name: str, split: Split, signal: Uncertainty) -> float:
         """Return the mean squared error of a regression, which its entropy needs; 1 elsewhere."""

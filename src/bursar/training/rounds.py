@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from bursar.errors import RunInterruptedError
 from bursar.rng import seed_for
+from bursar.training.ranks import ALONE, Ranks, running_statistics
 from bursar.weighting.base import (
     DevLoss,
     DevSlope,
@@ -36,7 +37,8 @@ class Work:
 
     Args:
         examples: how many examples.
-        losses: the mean loss of each task that is in the batch, by the task's index.
+        losses: the mean loss of each task that is in the batch, by the task's index; of several
+            ranks, each one's part of it, so that their sum is the mean.
     """
 
     examples: int
@@ -90,6 +92,7 @@ class Rounds:
         seed: of dropout.
         clip: longest gradient; not clipped if None.
         working: is told what is being done.
+        ranks: those that train together.
     """
 
     def __init__(
@@ -102,6 +105,7 @@ class Rounds:
         seed: int,
         clip: float | None = None,
         working: Callable[[str], None] = lambda text: None,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.weighting = weighting
         self.model = model
@@ -111,7 +115,10 @@ class Rounds:
         self._seed = seed
         self._clip = clip
         self._working = working
+        self._ranks = ranks
+        self._statistics = running_statistics(model)
         self._target = weighting.tasks.index(weighting.target)
+        self._trained = [p for p in model.parameters() if p.requires_grad]
         self._deltas = Deltas(model, len(weighting.tasks), self._target)
         self._optimizers: dict[str, dict[str, Any]] = {}
         self._candidate: dict[str, Any] = {}
@@ -180,14 +187,16 @@ class Rounds:
             loss = work.losses()[self._target] * part
             loss.backward()
             total += float(loss.detach())
-        return Slope(total, self._deltas.slope())
+        self._ranks.add_gradients(self._trained)
+        return Slope(self._sum(total), self._deltas.slope())
 
     @torch.no_grad()
     def loss(self, request: DevLoss) -> float:
         """Return the target's dev loss at base + Σ cᵢ δᵢ."""
         self._deltas.mix(request.coefficients)
         self.model.eval()
-        return sum(float(work.losses()[self._target]) * part for part, work in self._dev(None, 0))
+        works = self._dev(None, 0)
+        return self._sum(sum(float(work.losses()[self._target]) * part for part, work in works))
 
     def mix(self, request: Mix) -> None:
         """Make base + Σ cᵢ δᵢ the base."""
@@ -197,6 +206,10 @@ class Rounds:
     def keep(self) -> None:
         """Let the round end at the candidate, in place of any that was kept before."""
         self._chosen = copy.deepcopy(_Candidate(self.model.state_dict(), self._candidate))
+
+    def _sum(self, number: float) -> float:
+        """Return the sum of the ranks' numbers."""
+        return float(self._ranks.total(torch.tensor(number, dtype=torch.float64)))
 
     def _dev(self, batch: int | None, turn: int) -> Iterator[tuple[float, Work]]:
         """Yield dev batches, each with its part of all examples that are used."""
@@ -217,7 +230,7 @@ class Rounds:
         """Return one pass over a share of the tasks' data; returns the mean loss of each."""
         self.model.train()
         names = [self.weighting.tasks[task] for task in scales]
-        torch.manual_seed(seed_for(self._seed, "dropout", self.number, *names))
+        torch.manual_seed(seed_for(self._seed, "dropout", self.number, *names, *self._ranks.name))
         totals = dict.fromkeys(scales, 0.0)
         counts = dict.fromkeys(scales, 0)
         for batch, work in enumerate(self.feed.train(list(scales), fraction, self.number)):
@@ -234,15 +247,19 @@ class Rounds:
         losses = work.losses()
         total = torch.stack([scales[task] * loss for task, loss in losses.items()]).sum()
         total.backward()
-        if not math.isfinite(float(total.detach())):
+        measured = torch.stack([total, *losses.values()]).detach()
+        whole, *means = self._ranks.total(measured).tolist()
+        if not math.isfinite(whole):
             raise RunInterruptedError(
-                f"round {self.number + 1}: the training loss is {float(total.detach())}, which is "
+                f"round {self.number + 1}: the training loss is {whole}, which is "
                 "no number to go on from; lower the learning rate and start again."
             )
+        self._ranks.add_gradients(self._trained)
+        self._ranks.send(self._statistics)
         if self._clip:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self._clip)
         optimizer.step()
-        return {task: float(loss.detach()) for task, loss in losses.items()}
+        return dict(zip(losses, means, strict=True))
 
     def state_dict(self) -> dict[str, Any]:
         """Return all but the model's tensors and the optimisers', as JSON-able values."""

@@ -1,6 +1,7 @@
 """Runs: start one, go on with one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,10 @@ from bursar.training.folder import (
     finished,
     locked,
 )
+from bursar.training.launch import launched
+from bursar.training.ranks import Ranks, joined
 from bursar.training.session import Session
+from bursar.training.stopping import stoppable
 from bursar.training.watching import Watcher, Watchers
 
 Tasks = Sequence[Task] | Mapping[str, Task]
@@ -50,23 +54,45 @@ def run(
             `Batch` and gives outputs by task.
         tasks: tasks made in Python; the configuration calls them by their names.
         resume: go on with the run if the folder holds one of this configuration; otherwise a
-            folder that holds a run is an error.
+            folder that holds a run is an error. Where torchrun started the processes again after
+            one of them had died, they go on in any case.
         cache: the folder for what is computed once, encoded splits above all.
         watchers: are told of all that happens.
     """
     folder, given = Path(folder), by_name(tasks)
     asked = configured(config, given)
-    if resume and (folder / RUN).exists():
-        _check_same(asked, folder)
-        return resume_run(folder, model=model, tasks=given, cache=cache, watchers=watchers)
-    check_free(folder)
-    told = Watchers(watchers)
-    parts = assemble(asked, given, model, cache, told)
-    _make(folder)
-    with locked(folder):
-        check_free(folder)  # another process may have been here meanwhile
-        write_whole(folder / RUN, dump(parts.config))
-        return Session(folder, parts, told).start()
+    with joined(asked) as ranks, stoppable(lambda: _stopped(folder)):
+        there = ranks.agreed((folder / RUN).exists)
+        # torchrun's count of restarts is that of one machine.
+        if there and (resume or any(ranks.gathered(launched().restarts))):
+            ranks.agreed(lambda: _check_same(asked, folder))
+            return resume_run(folder, model=model, tasks=given, cache=cache, watchers=watchers)
+        ranks.agreed(lambda: check_free(folder))
+        told = Watchers(watchers if ranks.writes else ())
+        parts = ranks.in_turn(lambda: assemble(asked, given, model, cache, told))
+        ranks.agreed(lambda: _make(folder))
+        with _locked(folder, ranks):
+            ranks.agreed(lambda: _begin(folder, parts.config))
+            return Session(folder, parts, told, ranks).start()
+
+
+def _begin(folder: Path, config: RunConfig) -> None:
+    check_free(folder)  # another process may have been here meanwhile
+    write_whole(folder / RUN, dump(config))
+
+
+@contextmanager
+def _locked(folder: Path, ranks: Ranks) -> Iterator[None]:
+    """Hold the folder's lock on the first rank, for all of them."""
+    with ExitStack() as held:
+        ranks.agreed(lambda: held.enter_context(locked(folder)))
+        yield
+
+
+def _stopped(folder: Path) -> str:
+    """Return what to say of a run that was stopped before its first step or behind its last."""
+    how = f"go on by `bursar resume {folder}`" if (folder / RUN).exists() else "start it again"
+    return f"{folder}: stopped outside of the run's steps; {how}"
 
 
 def resume_run(
@@ -92,21 +118,27 @@ def resume_run(
         cache: the folder for what is computed once, encoded splits above all.
         watchers: are told of all that happens.
     """
-    folder, told = Path(folder), Watchers(watchers)
-    config_of(folder)  # a folder without a run is not locked, and not written to
-    if steps is not None:
-        extend(folder, steps)
-    with locked(folder):
-        complete_change(folder)
-        config = config_of(folder)
-        if (folder / SCORES).exists():
-            return finished(folder)
-        parts = assemble(config, by_name(tasks), model, cache, told)
-        for place in (folder, folder / CHECKPOINTS):
-            sweep(place)
-        snapshot = checkpoints.load_newest(folder / CHECKPOINTS)
-        session = Session(folder, parts, told)
-        return session.start() if snapshot is None else session.go_on(snapshot)
+    folder = Path(folder)
+    config = config_of(folder)  # a folder without a run is not locked, and not written to
+    with joined(config) as ranks, stoppable(lambda: _stopped(folder)):
+        if steps is not None:
+            ranks.agreed(lambda: extend(folder, steps))
+        told = Watchers(watchers if ranks.writes else ())
+        with _locked(folder, ranks):
+            ranks.agreed(lambda: complete_change(folder))
+            if ranks.agreed((folder / SCORES).exists):
+                return finished(folder)
+            config = config_of(folder)
+            parts = ranks.in_turn(lambda: assemble(config, by_name(tasks), model, cache, told))
+            ranks.agreed(lambda: _sweep(folder))
+            session = Session(folder, parts, told, ranks)
+            snapshot = ranks.together(lambda: checkpoints.load_newest(folder / CHECKPOINTS))
+            return session.start() if snapshot is None else session.go_on(snapshot)
+
+
+def _sweep(folder: Path) -> None:
+    for place in (folder, folder / CHECKPOINTS):
+        sweep(place)
 
 
 def by_name(tasks: Tasks) -> dict[str, Task]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from bursar.models.frozen import Frozen, FrozenPart
 from bursar.rng import seed_for
 from bursar.selection import Selector, example_scores
-from bursar.tasks.batches import Batch, TaskItems
+from bursar.tasks.batches import Batch, Cut, TaskItems
 from bursar.training.engine import Engine
 from bursar.uncertainty import predictive_samples
 
@@ -25,20 +25,15 @@ class Candidates:
     """A batch of candidates of one task, scored.
 
     Args:
-        batch: the candidates.
+        items: which items of the task they are, shape `(examples,)`.
         scores: their uncertainties, shape `(examples,)`.
         states: what the encoder's frozen layers gave, shape `(examples, tokens, width)`; None if
-            it has none, or if an example is several sequences.
+            it has none, if an example is several sequences, or if other ranks scored some of them.
     """
 
-    batch: Batch
+    items: NDArray[np.int64]
     scores: NDArray[np.float64]
     states: NDArray[np.float32] | None
-
-    @property
-    def items(self) -> NDArray[np.int64]:
-        """Which items of the task they are."""
-        return self.batch.parts[0].items
 
 
 class Scorer:
@@ -46,6 +41,7 @@ class Scorer:
 
     One pass without dropout gives an entropy. BALD, and any score of a regression, need several
     passes under Monte-Carlo dropout, unless the model has none; frozen layers then run only once.
+    Each rank scores its part of the candidates, and gets the scores of all.
 
     Args:
         engine: whose model is unsure.
@@ -73,10 +69,24 @@ class Scorer:
         if several:
             samples = self._sampled(batch, states, step)
             passes += self._passes
-        self._engine.spent.forward += passes * batch.examples
+        self._engine.spent.add(passes * batch.examples)
         decisions = example_scores(samples, self._score, self._residual(part, samples))
+        scores = self._by_item(part, decisions)
+        if self._engine.ranks.count > 1:
+            return self._of_all_ranks(batch, scores)
         kept = states.float().cpu().numpy() if states is not None else None
-        return Candidates(batch, self._by_item(part, decisions), kept)
+        return Candidates(part.items, scores, kept)
+
+    def _of_all_ranks(self, batch: Batch, scores: NDArray[np.float64]) -> Candidates:
+        """Return all candidates with their scores, each rank's at the places of its cut."""
+        [part] = batch
+        items, every = np.empty(batch.examples, dtype=np.int64), np.empty(batch.examples)
+        ranks = self._engine.ranks
+        for rank, found in enumerate(ranks.gathered((part.items, scores))):
+            places = Cut(rank, ranks.count).places(batch.examples)
+            if rank < batch.examples:  # else it had none of its own
+                items[places], every[places] = found
+        return Candidates(items, every, None)
 
     def _by_item(self, part: TaskItems, decisions: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the mean over an example's decisions: a tag for each word, a start and an end."""
@@ -110,7 +120,8 @@ class Scorer:
         if part.task not in self._residuals:
             return 1.0
         means = torch.from_numpy(samples.mean(axis=0)).to(self._engine.device, torch.float32)
-        error = 2 * float(self._kinds[part.task].loss(means, part.columns))
+        loss = self._kinds[part.task].loss(means, part.columns)
+        error = 2 * float(self._engine.ranks.total(loss * part.share))
         self._residuals[part.task] += LATEST * (error - self._residuals[part.task])
         return self._residuals[part.task]
 

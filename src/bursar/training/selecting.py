@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -92,13 +93,13 @@ class SelectionDriver(Driver):
         batch = self._batch(chosen)
         moved = self.stepper.step(step, batch, task_weights(batch, self.engine.config.loss))
         losses = self.stepper.read(step, batch, moved)
-        for part in batch:
-            self.usage.add(part.task, part.items)
+        for task, items in chosen.items.items():
+            self.usage.add(task, items)
         self.step = step
         record = SelectionStep(
             step=step,
             candidates=dict(chosen.candidates),
-            chosen={part.task: len(part.items) for part in batch},
+            chosen=dict(batch.sizes),
             used=self.usage.fraction,
             losses=dict(zip(batch.tasks, losses, strict=True)),
             tokens=batch.tokens,
@@ -119,7 +120,8 @@ class SelectionDriver(Driver):
         )
         for name, items in engine.loader.items.items():
             if self._drawn(name) >= OFTEN * len(items):
-                engine.loader.replace(name, states.add(name, items))
+                more = engine.ranks.in_turn(partial(states.add, name, items))
+                engine.loader.replace(name, more)
         self._begun = True
 
     def _drawn(self, task: str) -> int:

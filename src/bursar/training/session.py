@@ -13,11 +13,12 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
+from torch import nn
 
 from bursar.config import RunConfig, build_decider, dump
 from bursar.errors import RunInterruptedError, StoppedError, UserError
 from bursar.files import sweep, whole_folder, write_whole
-from bursar.journal import Diagnostics, Evaluation, Journal, Opening, repair
+from bursar.journal import Diagnostics, Evaluation, Journal, Opening, UnwrittenJournal, repair
 from bursar.models import saving
 from bursar.models.multitask import MultiTaskModel
 from bursar.training import checkpoints
@@ -29,9 +30,13 @@ from bursar.training.evaluation import baseline, mean
 from bursar.training.folder import CHECKPOINTS, JOURNAL, MODEL, RUN, SCORES, Finished, Scores
 from bursar.training.objective import objective_value
 from bursar.training.prepare import run_info_of
+from bursar.training.ranks import ALONE, Ranks
 from bursar.training.stopping import Stop, listening
 from bursar.training.watching import Watchers
 
+COMPARED = 50
+"""Ranks compare what must be equal on all of them every so many units of the budget, and whenever
+the run is scored or saved."""
 log = logging.getLogger(__name__)
 
 
@@ -63,24 +68,48 @@ class Session:
         folder: of the run.
         parts: what it is made of.
         watchers: are told of what happens.
+        ranks: those that train together; the first one writes.
     """
 
-    def __init__(self, folder: Path, parts: Assembled, watchers: Watchers) -> None:
+    def __init__(
+        self, folder: Path, parts: Assembled, watchers: Watchers, ranks: Ranks = ALONE
+    ) -> None:
         self.config = parts.config
         self.folder = folder
         self.parts = parts
         self.watchers = watchers
+        self.ranks = ranks
         self.selected = Selected()
         self._info = run_info_of(parts.config, parts.prepared)
 
     def start(self) -> Finished:
         """Go from the first step."""
-        (self.folder / JOURNAL).unlink(missing_ok=True)
-        with Journal.create(self.folder / JOURNAL, self.opening()) as journal:
+        self.ranks.check_same(self._ingredients)
+        with self.ranks.together(self._new_journal) as journal:
             driver = self.driver(journal)
+            # A model that was made in Python may have other first weights on each rank.
+            self.ranks.send(list(driver.engine.model.state_dict().values()))
             if self.config.model.given is not None:
                 self.checkpoint(driver)  # nobody else knows the first weights of a given model
             return self._spend(driver)
+
+    def _ingredients(self) -> dict[str, str]:
+        """Return what names the configuration and the data, which ranks must have in common."""
+        data = {f"the data of task {name}": content for name, content in self.parts.data.items()}
+        return {"the configuration": digest(self.config)} | data
+
+    def _new_journal(self) -> Journal:
+        if not self.ranks.writes:
+            return UnwrittenJournal(len(self._info.tasks))
+        (self.folder / JOURNAL).unlink(missing_ok=True)
+        return Journal.create(self.folder / JOURNAL, self.opening())
+
+    def _old_journal(self, snapshot: Snapshot) -> Journal:
+        """Return the journal as it was when a checkpoint was written."""
+        if not self.ranks.writes:
+            return UnwrittenJournal(len(self._info.tasks))
+        repair(self.folder / JOURNAL)
+        return Journal.resume(self.folder / JOURNAL, snapshot.state["journal"])
 
     def opening(self) -> Opening:
         """Return the first line of the journal."""
@@ -96,9 +125,11 @@ class Session:
 
     def go_on(self, snapshot: Snapshot) -> Finished:
         """Go from a checkpoint."""
-        self._check(snapshot)
-        repair(self.folder / JOURNAL)
-        with Journal.resume(self.folder / JOURNAL, snapshot.state["journal"]) as journal:
+        self.ranks.together(lambda: self._check(snapshot))
+        self.ranks.check_same(
+            lambda: self._ingredients() | {"the newest checkpoint": str(snapshot.step)}
+        )
+        with self.ranks.together(lambda: self._old_journal(snapshot)) as journal:
             driver = self.driver(journal)
             self._load_model(driver, snapshot)
             driver.load_tensors(snapshot.optimizer)
@@ -132,7 +163,12 @@ class Session:
         """Make the driver of the decider's family, at its start."""
         parts = self.parts
         engine = Engine(
-            self.config, parts.prepared, parts.model, watchers=self.watchers, cache=parts.cache
+            self.config,
+            parts.prepared,
+            parts.model,
+            watchers=self.watchers,
+            cache=parts.cache,
+            ranks=self.ranks,
         )
         decider = build_decider(self.config, self._info)
         driver: Driver = self.config.family.load_driver()(engine, decider, journal)
@@ -146,7 +182,7 @@ class Session:
                     while driver.step < self.config.length and not self._stopped_early():
                         driver.advance()
                         self._after(driver, stop)
-                return self._finish(driver)
+                return self.ranks.agreed(lambda: self._finish(driver))
         except RunInterruptedError as error:
             raise RunInterruptedError(f"{error}; {self._how_to_go_on()}") from None
         except (OSError, SafetensorError) as error:
@@ -170,19 +206,30 @@ class Session:
     def _after(self, driver: Driver, stop: Stop) -> None:
         """Evaluate and write a checkpoint when it is time to."""
         last = driver.step == self.config.length
-        keep = False
-        if last or driver.step % self.config.evaluate_every == 0:
-            keep = self._evaluate(driver)
+        asked = self.ranks.stop(stop.by)
+        scored = last or driver.step % self.config.evaluate_every == 0
         due = driver.step % self.config.checkpoint_every == 0
-        if last or keep or due or self._stopped_early() or stop.by is not None:
+        if scored or due or asked is not None or driver.step % COMPARED == 0:
+            self.ranks.check_same(lambda: self._standing(driver))
+        keep = self._evaluate(driver) if scored else False
+        if last or keep or due or self._stopped_early() or asked is not None:
             self.checkpoint(driver)
-        if stop.by is not None and not last:
+        if asked is not None and not last:
             unit = self.config.family.unit[:-1]
             raise StoppedError(
                 f"stopped behind {unit} {driver.step} of {self.config.length}, with a checkpoint; "
                 f"go on by `bursar resume {self.folder}`",
-                stop.by,
+                asked,
             )
+
+    def _standing(self, driver: Driver) -> dict[str, str]:
+        """Return hashes of what has to be equal on all ranks behind every step."""
+        behind = f"behind {self.config.family.unit[:-1]} {driver.step}"
+        state = json.dumps(driver.state_dict()).encode()
+        return {
+            f"the decider's state {behind}": blake2b(state, digest_size=16).hexdigest(),
+            f"the model {behind}": fingerprint(driver.engine.model),
+        }
 
     def _evaluate(self, driver: Driver) -> bool:
         """Score the run; return whether this model is now the one to keep."""
@@ -227,7 +274,11 @@ class Session:
 
     def checkpoint(self, driver: Driver) -> None:
         """Write a checkpoint, and remove those that are not needed any more."""
-        checkpoints.save(self.folder / CHECKPOINTS, self.snapshot(driver))
+        snapshot = self.snapshot(driver)
+        self.ranks.agreed(lambda: self._save(snapshot))
+
+    def _save(self, snapshot: Snapshot) -> None:
+        checkpoints.save(self.folder / CHECKPOINTS, snapshot)
         self._prune()
 
     def snapshot(self, driver: Driver) -> Snapshot:
@@ -282,6 +333,12 @@ class Session:
         """Return a task's scores with what predicting without looking earns."""
         [entry] = [each for each in self.parts.prepared if each.task.name == name]
         return replace(scores, baseline=baseline(entry.task, entry.train, entry.dev))
+
+
+def fingerprint(model: nn.Module) -> str:
+    """Return the lengths of a model's parameters as a text; equal weights have equal ones."""
+    lengths = torch.stack([torch.linalg.vector_norm(p.detach()) for p in model.parameters()])
+    return blake2b(lengths.float().cpu().numpy().tobytes(), digest_size=16).hexdigest()
 
 
 def check_config(folder: Path, config: RunConfig, snapshot: Snapshot) -> None:

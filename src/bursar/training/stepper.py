@@ -43,10 +43,10 @@ def task_weights(batch: Batch, loss: str) -> dict[str, float]:
     """
     match loss:
         case "mean":
-            return dict.fromkeys(batch.tasks, 1 / len(batch.parts))
+            return dict.fromkeys(batch.tasks, 1 / len(batch.tasks))
         case "sum":
             return dict.fromkeys(batch.tasks, 1.0)
-    return {part.task: len(part.items) / batch.examples for part in batch}
+    return {task: size / batch.examples for task, size in batch.sizes.items()}
 
 
 class Stepper:
@@ -62,10 +62,17 @@ class Stepper:
         self.optimizer = build_optimizer(engine.model, self._config)
 
     def step(self, number: int, batch: Batch, weights: Mapping[str, float]) -> Moved:
-        """Take a step on the weighted sum of the losses of a batch's tasks."""
+        """Take a step on the weighted sum of the losses of a batch's tasks.
+
+        Each rank adds its part of the gradient. What is clipped is the sum, so that all ranks take
+        the step that one process with the whole batch would take.
+        """
+        ranks = self._engine.ranks
         self._engine.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         losses = self.losses(number, batch, weights)
+        ranks.add_gradients(trained(self.optimizer))
+        ranks.send(self._engine.statistics)
         set_rate(self.optimizer, self._config, number, self._engine.config.budget.steps)
         longest = self._config.clip or math.inf
         length = torch.nn.utils.clip_grad_norm_(trained(self.optimizer), longest)
@@ -77,22 +84,23 @@ class Stepper:
     ) -> Tensor:
         """Return the mean loss of each task of a batch, under the dropout of a step.
 
-        The batch passes in `budget.accumulate` pieces. With weights, the gradient of the weighted
-        sum is added up on the way.
+        The batch passes in `budget.accumulate` pieces. With weights, this rank's part of the
+        gradient of the weighted sum is added up on the way.
         """
         engine = self._engine
         engine.seed("dropout", number)
-        sizes = engine.decisions(batch)
-        total = {task: torch.zeros((), device=engine.device) for task in sizes}
-        for piece in engine.loader.pieces(batch, engine.config.budget.accumulate):
-            found = engine.losses(piece, backward=weights is not None)
-            shares = {task: of / sizes[task] for task, of in engine.decisions(piece).items()}
+        engine.spent.add(batch.examples, backward=weights is not None)
+        total = {task: torch.zeros((), device=engine.device) for task in batch.tasks}
+        pieces = engine.loader.pieces(batch, engine.config.budget.accumulate)
+        for piece in engine.weighed(pieces, batch.tasks):
+            found = engine.losses(piece)
+            shares = {part.task: part.share for part in piece}
             if weights is not None:
                 scaled = [loss * (weights[task] * shares[task]) for task, loss in found.items()]
                 (scaled[0] if len(scaled) == 1 else torch.stack(scaled).sum()).backward()
             for task, loss in found.items():
                 total[task] = total[task] + loss.detach() * shares[task]
-        return torch.stack(list(total.values()))
+        return engine.ranks.total(torch.stack(list(total.values())))
 
     def read(self, number: int, batch: Batch, moved: Moved, *more: Tensor) -> list[float]:
         """Return the losses, and whatever else was measured, as numbers one can go on from.

@@ -2,11 +2,14 @@
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+from bursar.errors import PREEMPTING, StoppedError
+
+SIGNALS = (signal.SIGINT, *PREEMPTING)
+Handler = Callable[[int, FrameType | None], None]
 
 
 class Stop:
@@ -24,14 +27,36 @@ class Stop:
 
 @contextmanager
 def listening() -> Iterator[Stop]:
-    """Note Ctrl-C and SIGTERM in place of their usual effect; only the main thread can."""
+    """Note Ctrl-C, SIGTERM and SIGUSR1 in place of their usual effect."""
     stop = Stop()
+    with handled(SIGNALS, stop.ask):
+        yield stop
+
+
+@contextmanager
+def stoppable(words: Callable[[], str]) -> Iterator[None]:
+    """Stop at once on SIGTERM and SIGUSR1, where there is no step to wait for.
+
+    Args:
+        words: returns the sentence for the user.
+    """
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise StoppedError(words(), number)
+
+    with handled(PREEMPTING, stop):
+        yield
+
+
+@contextmanager
+def handled(numbers: Sequence[signal.Signals], handler: Handler) -> Iterator[None]:
+    """Handle signals in place of their usual effect; only the main thread can."""
     if threading.current_thread() is not threading.main_thread():
-        yield stop
+        yield
         return
-    before = {number: signal.signal(number, stop.ask) for number in SIGNALS}
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
-        yield stop
+        yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, usual in before.items():
+            signal.signal(number, usual)

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from bursar.config import Objective, RunConfig
 from bursar.errors import UserError
 from bursar.journal import Journal
 from bursar.rng import stream
-from bursar.tasks.batches import Batch, Items, make_batch
+from bursar.tasks.batches import Batch, Items, make_part
 from bursar.tasks.parts import Split
 from bursar.training.driver import Driver
 from bursar.training.engine import Engine
@@ -49,6 +50,7 @@ class WeightingDriver(Driver):
             seed=engine.config.seed,
             clip=engine.config.optimizer.clip or None,
             working=engine.watchers.working,
+            ranks=engine.ranks,
         )
 
     @classmethod
@@ -95,11 +97,13 @@ class WeightingDriver(Driver):
             cache=engine.cache,
             working=engine.watchers.working,
         )
+        in_turn = engine.ranks.in_turn
         for name, items in engine.loader.items.items():
-            engine.loader.replace(name, states.add(name, items))
+            engine.loader.replace(name, in_turn(partial(states.add, name, items)))
         for splits in (self.tuning, engine.dev):
             for name, split in splits.items():
-                splits[name] = replace(split, items=states.add(name, split.items))
+                more = in_turn(partial(states.add, name, split.items))
+                splits[name] = replace(split, items=more)
         self._begun = True
 
     def objective(self) -> Objective:
@@ -156,27 +160,38 @@ class TaskFeed:
         steps = max(counts.values())
         for step in range(steps):
             now = [t for t in tasks if (step + 1) * counts[t] // steps > step * counts[t] // steps]
-            yield self._work([self._engine.loader.next(self._names[task]) for task in now])
+            batches = [self._engine.loader.next(self._names[task]) for task in now]
+            self._spend(sum(batch.examples for batch in batches))
+            yield self._work(self._engine.weighed(batches, [self._names[task] for task in now]))
 
     def _count(self, task: int, fraction: float) -> int:
         return max(1, round(self._engine.loader.streams[self._names[task]].per_epoch * fraction))
 
     def _work(self, batches: Sequence[Batch]) -> Work:
         def losses() -> Mapping[int, Tensor]:
-            backward = torch.is_grad_enabled()
-            found = [self._engine.losses(batch, backward=backward) for batch in batches]
-            return {self._names.index(task): loss for part in found for task, loss in part.items()}
+            found = [(batch.parts[0], self._engine.losses(batch)) for batch in batches]
+            return {
+                self._names.index(part.task): by_task[part.task] * part.share
+                for part, by_task in found
+            }
 
         return Work(sum(batch.examples for batch in batches), losses)
+
+    def _spend(self, examples: int) -> None:
+        """Note what all ranks together pass through the model next."""
+        self._engine.spent.add(examples, backward=torch.is_grad_enabled())
 
     def dev(self, batch: int | None, turn: int) -> Iterator[Work]:
         """Yield the target's dev data for tuning: all of it, or the batch whose turn it is."""
         items = self._tuning[self._target].items
         if batch is not None:
-            yield self._work([self._turn(items, batch, turn)])
+            part = self._turn(items, batch, turn)
+            self._spend(part.examples)
+            yield self._work(self._engine.weighed([part], [self._target]))
             return
+        self._spend(len(items))
         size, device = self._engine.config.evaluate.batch, self._engine.device
-        for part in dev_batches(self._target, items, size, device):
+        for part in dev_batches(self._target, items, size, device, self._engine.ranks.cut):
             yield self._work([part])
 
     def _turn(self, items: Items, size: int, turn: int) -> Batch:
@@ -184,7 +199,8 @@ class TaskFeed:
         order = stream(self._engine.config.seed, "tuning").permutation(len(items))
         start = turn % math.ceil(len(items) / size) * size
         chosen = {self._target: order[start : start + size]}
-        return to_device(make_batch({self._target: items}, chosen), self._engine.device)
+        part = make_part({self._target: items}, chosen, self._engine.ranks.cut)
+        return to_device(part, self._engine.device)
 
     def dev_size(self) -> int:
         """Return how many dev examples of the target there are for tuning."""

@@ -91,7 +91,7 @@ def test_loss_and_misses_are_those_of_a_loop_over_the_answer(tmp_path: Path) -> 
         misses.append(len(whole) - len(prompt) - right)
     found = kind.predictions(logits, batch)
     assert float(kind.loss(logits, batch)) == pytest.approx(np.mean(losses), abs=1e-5)
-    assert int(kind.decisions(batch, 3)) == len(losses)
+    assert kind.counted(batch, 3) == len(losses)
     assert [each.misses for each in found] == misses
     assert sum(each.loss for each in found) == pytest.approx(sum(losses), abs=1e-4)
 

@@ -77,6 +77,9 @@ class Kind(ABC):
     pads: ClassVar[Mapping[str, int]] = {}
     held: ClassVar[frozenset[str]] = frozenset()
     targets: ClassVar[frozenset[str]] = frozenset({"labels"})
+    mean_over: ClassVar[Literal["items", "decisions"]] = "items"
+    """What `loss` is the mean over: items, or decisions where one item may have more than another.
+    """
     metrics: ClassVar[tuple[Metric, ...]]
     """The metrics that a task of this kind may have; `usual` names those it has by default."""
     usual: ClassVar[tuple[str, ...]]
@@ -135,16 +138,14 @@ class Kind(ABC):
         A decision is one choice among classes: an item is one, a sentence to tag has one a word.
         """
 
-    def decisions(self, batch: Mapping[str, "Tensor"], items: int) -> "Tensor | int":
-        """Return what a batch's mean loss counts as beside those of other batches.
-
-        Every item counts alike, unless the kind says that every decision does.
+    def counted(self, batch: Mapping[str, "Tensor"], items: int) -> int:
+        """Return how many items or decisions a batch's mean loss is the mean over.
 
         Args:
             batch: the batch's targets.
             items: how many items it has.
         """
-        return items
+        return items if self.mean_over == "items" else len(self.owners(batch))
 
     @abstractmethod
     def distribution(self, logits: "Tensor", batch: Mapping[str, "Tensor"]) -> "Tensor":

@@ -82,6 +82,7 @@ class Generate(Kind):
     pads: ClassVar[Mapping[str, int]] = {"labels": NONE}
     held = frozenset({"row", "known"})
     targets = frozenset({"labels", "until"})
+    mean_over = "decisions"
     metrics = (m.PERPLEXITY, m.GREEDY_MATCH)
     usual = ("perplexity",)
     prompts: bool = False
@@ -152,11 +153,7 @@ class Generate(Kind):
 
     def loss(self, logits: "Tensor", batch: Mapping[str, "Tensor"]) -> "Tensor":
         """Cross-entropy, the mean over the tokens to be said; 0 where there are none."""
-        return _losses(logits, batch).sum() / self.decisions(batch, 0)
-
-    def decisions(self, batch: Mapping[str, "Tensor"], items: int) -> "Tensor":
-        """Return how many tokens are to be said, or one where there are none."""
-        return (batch["labels"][:, 1:] >= 0).sum().clamp(min=1)
+        return _losses(logits, batch).sum() / (batch["labels"][:, 1:] >= 0).sum().clamp(min=1)
 
     def distribution(self, logits: "Tensor", batch: Mapping[str, "Tensor"]) -> "Tensor":
         """Softmax for every token to be said, shape `(tokens, vocabulary)`."""

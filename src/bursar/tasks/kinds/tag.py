@@ -43,6 +43,7 @@ class Tag(Kind):
 
     name = "tag"
     reads = "tokens"
+    mean_over = "decisions"
     pads: ClassVar[Mapping[str, int]] = {"tags": NONE}
     held = frozenset({"words", "tagged"})
     targets = frozenset({"tags"})

@@ -1,0 +1,25 @@
+#!/bin/bash
+# A study that several workers share: sbatch slurm-study.sh FILE FOLDER POLICIES SEEDS
+#SBATCH --job-name=bursar-study
+#SBATCH --array=1-8
+#SBATCH --gpus=1
+#SBATCH --time=04:00:00
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --signal=B:USR1@120
+
+# Every worker has the same command. STORAGE is postgresql://USER@HOST/DATABASE, and FOLDER is on a
+# disk that all machines see.
+bursar compare "$1" --out "$2" --policies "$3" --seeds "$4" --storage "$STORAGE" &
+worker=$!
+trap 'kill -USR1 "$worker"' USR1 TERM
+wait "$worker"
+code=$?
+if [ "$code" -gt 128 ]; then # the warning came, and the worker is still writing a checkpoint
+    wait "$worker"
+    code=$?
+fi
+if [ "$code" -eq 75 ]; then # resume me
+    scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$code"
