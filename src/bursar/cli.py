@@ -740,6 +740,9 @@ def autosem(
     warm_start: Annotated[
         bool, typer.Option(help="Start stage 2 from stage 1's rounds, not at random.")
     ] = False,
+    trial_budget: Annotated[
+        float, typer.Option(help="The part of the budget that each ratio is tried with.")
+    ] = 1.0,
     to: StudyFolder = None,
     storage: StorageOption = None,
     workers: WorkersOption = 1,
@@ -767,6 +770,7 @@ def autosem(
         initial=initial,
         prune=prune,
         warm_start=warm_start,
+        trial_budget=trial_budget,
         without=without,
     )
     with showing(quiet) as shower:

@@ -187,6 +187,17 @@ def test_a_warm_start_begins_where_stage_1_points_and_makes_fewer_trials(tmp_pat
     assert len(first) == 9 - 6 + len(known)
 
 
+def test_trials_with_a_part_of_the_budget_end_in_a_training_with_all_of_it(tmp_path: Path) -> None:
+    result = study(tmp_path, replace(TINY, trial_budget=0.5))
+    steps = {each.spent.steps for each in result.search.tried}
+    assert steps == {config_of(result.finals[0].folder).budget.steps // 2}
+    [final] = result.finals
+    assert final.folder.parent.name == "final"
+    assert final.spent.steps == 2 * steps.pop()
+    again = study(tmp_path, replace(TINY, trial_budget=0.5))
+    assert [each.value for each in again.finals] == [final.value]
+
+
 def utility(task: str, a: float, b: float, pulls: int = 5) -> Utility:
     return Utility(task, a / (a + b), 0.0, 1.0, pulls, a, b)
 
@@ -249,6 +260,8 @@ def test_bad_input_is_one_sentence(options: dict[str, Any], sentence: str, tmp_p
         ({"rounds": 0}, "rounds: expected at least 1, found 0"),
         ({"without": "model"}, "without: unknown stage 'model'"),
         ({"warm_start": True, "without": "selection"}, "warm_start: expected both stages"),
+        ({"trial_budget": 0.0}, "trial_budget: expected a part of the budget"),
+        ({"trial_budget": float("nan")}, "trial_budget: expected a part of the budget"),
     ],
 )
 def test_bad_settings_are_one_sentence(options: dict[str, Any], sentence: str) -> None:

@@ -26,7 +26,7 @@ class FinalRun:
         seed: of the run.
         folder: of the run; its `model` is the trained model.
         value: the objective.
-        spent: what it cost; nothing for the seed of the search, whose run is the best trial's.
+        spent: what it cost; nothing where the run is that of the best trial.
     """
 
     seed: int
@@ -57,10 +57,15 @@ def train(plan: Plan, found: Search, storage: Storage) -> list[FinalRun]:
 
 
 def _folder(plan: Plan, found: Search, seed: int) -> Path:
-    """Return the folder of a final run: with the search's seed it is the best trial's own run."""
-    if seed == plan.config.seed:
+    """Return the folder of a final run: the best trial's own run, if that is what it would be."""
+    if _is_best_trial(plan, seed):
         return folder_of(plan, found.best.number)
     return plan.out / FOLDER / f"seed-{seed}"
+
+
+def _is_best_trial(plan: Plan, seed: int) -> bool:
+    """Return whether the best trial had this seed, and all of the budget."""
+    return seed == plan.config.seed and plan.settings.trial_budget == 1
 
 
 def _play(plan: Plan, found: Search, seeds: dict[str, int], trial: "Trial") -> float:
@@ -68,7 +73,7 @@ def _play(plan: Plan, found: Search, seeds: dict[str, int], trial: "Trial") -> f
     folder = _folder(plan, found, seed)
     there = (folder / SCORES).exists()
     done = plan.run(plan.mixing(found.best.ratio, seed), folder, f"final, seed {seed}")
-    ours = seed == plan.config.seed and there
+    ours = _is_best_trial(plan, seed) and there
     (Spent() if ours else Spent.on(folder)).note(trial)
     assert done.objective is not None
     return done.objective

@@ -103,7 +103,8 @@ def search(plan: Plan, selection: Selection, storage: Storage) -> Search:
     slots = _slots(plan, space, known)
     initial = len(known) if settings.warm_start else min(settings.initial, len(slots))
     sampler = space.sampler(seed=plan.config.seed, initial=initial)
-    pruner = _pruner(plan.config) if settings.prune else None
+    length = plan.trying(dict.fromkeys(space.tasks, 1)).length
+    pruner = _pruner(length) if settings.prune else None
     study = SharedStudy(storage, plan.study("search"), sampler, pruner)
     study.for_purpose(plan.purpose() | {"auxiliaries": list(space.auxiliaries)})
     study.prepare(slots)
@@ -159,11 +160,11 @@ def _different(space: RatioSpace, points: Iterator[tuple[int, ...]]) -> Iterator
             yield ratio
 
 
-def _pruner(config: RunConfig) -> "BasePruner":
+def _pruner(length: int) -> "BasePruner":
     """Return what ends a trial whose best score so far is below the median of the others."""
     from optuna.pruners import MedianPruner
 
-    return MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=int(WARMUP * config.length))
+    return MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=int(WARMUP * length))
 
 
 def _play(plan: Plan, space: RatioSpace, study: SharedStudy, trial: "Trial") -> float:
@@ -171,7 +172,7 @@ def _play(plan: Plan, space: RatioSpace, study: SharedStudy, trial: "Trial") -> 
 
     with study.alone():  # so that no two workers choose without knowing of each other
         ratio = space.suggest(trial)
-    config = plan.mixing(space.canonical(ratio), plan.config.seed)
+    config = plan.trying(space.canonical(ratio))
     folder = folder_of(plan, trial.number)
     title = f"trial {trial.number}, {':'.join(map(str, ratio.values()))}"
     try:

@@ -38,6 +38,8 @@ class Settings:
         prune: end trials early whose dev score is below the median of the others.
         warm_start: begin stage 2 at the ratios that stage 1's rounds suggest, in place of the
             random initial ones; as many trials as that saves are not made.
+        trial_budget: the part of the run's budget that a trial of stage 2 has. Ratios are compared
+            at that budget, and the final training has all of it.
         without: the stage to leave out: all candidates are selected, or the ratios are a grid.
     """
 
@@ -53,12 +55,18 @@ class Settings:
     auxiliary_range: tuple[int, int] = (0, 5)
     prune: bool = False
     warm_start: bool = False
+    trial_budget: float = 1.0
     without: Stage | None = None
 
     def __post_init__(self) -> None:
         for name in ("rounds", "batches", "top", "trials", "initial"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name}: expected at least 1, found {getattr(self, name)}")
+        if not 0 < self.trial_budget <= 1:
+            raise UserError(
+                f"trial_budget: expected a part of the budget, above 0 and at most 1, "
+                f"found {self.trial_budget}"
+            )
         if self.without not in (None, "selection", "search"):
             raise unknown("stage", str(self.without), ("selection", "search"), "without")
         if self.warm_start and self.without is not None:
@@ -132,6 +140,17 @@ class Plan:
         shares = {task: count for task, count in ratio.items() if count > 0}
         asked = changed(self.config, {"seed": seed}, "autosem")
         return self._decided(asked, {"name": "cycle", "ratio": shares}, shares)
+
+    def trying(self, ratio: Mapping[str, int]) -> RunConfig:
+        """Return the run of a trial of stage 2 with a mixing ratio.
+
+        Args:
+            ratio: by task, its mini-batches in a turn.
+        """
+        config = self.mixing(ratio, self.config.seed)
+        steps = max(1, round(self.settings.trial_budget * config.budget.steps))
+        budget = config.budget.model_copy(update={"steps": steps})
+        return changed(config, {"budget": budget.model_dump()}, "autosem")
 
     def _decided(
         self, config: RunConfig, policy: Mapping[str, Any], tasks: Iterable[str]
