@@ -3,6 +3,7 @@ import logging
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -73,7 +74,7 @@ def test_every_record_comes_back_as_it_was(path: Path) -> None:
 
 
 def test_a_draw_is_written_with_its_own_propensity(path: Path) -> None:
-    outcome = drawn([0.1, 0.9])
+    outcome = replace(drawn([0.1, 0.9]), tokens=99)
     with Journal.create(path, opening(names(2))) as journal:
         journal.draw(1, outcome, examples=16)
     _, shares, step = read(path)

@@ -66,8 +66,8 @@ class ADO(Policy):
     ...     draw = policy.ask(rng)
     ...     loss = 2 + 4 * step**-0.3 if draw.task == "falls" else 3.0
     ...     policy.tell(Outcome(draw, loss=loss, tokens=1024))
-    >>> policy.probabilities().round(1).tolist()
-    [0.7, 0.3]
+    >>> bool(policy.probabilities()[0] > 0.7)
+    True
     """
 
     name = "ado"

@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 
 #: No batch of a model that learns has a larger loss; its exponential is a number.
 _LARGEST = 50.0
-#: The share of the steps in which the authors' runs learned nothing of the mixture: 2,000 steps.
+#: A run file's warm-up, as a share of its steps: our choice. The authors' scripts have 2,000 steps.
 _WARMUP = 0.05
 
 
