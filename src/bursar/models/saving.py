@@ -30,6 +30,7 @@ BROKEN = (
     ValueError,
     TypeError,
     LookupError,
+    ArithmeticError,
     AttributeError,
     RuntimeError,
     OSError,
