@@ -142,7 +142,7 @@ def asked_and_got(asked: Any, got: Any) -> bool:
     if isinstance(asked, bool) and isinstance(got, dict | None):
         return asked == (got is not None)  # `conditional: true` is short for all defaults
     if isinstance(asked, str | int) and isinstance(got, bool | int | float):
-        return isinstance(got, bool) or float(asked) == got  # a number between quotes
+        return isinstance(got, bool) or float(asked) == float(got)  # a number between quotes
     return repr(asked) == repr(got) or asked == got or asked is None
 
 

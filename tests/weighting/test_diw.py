@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from bursar.errors import UserError
 from bursar.weighting import DIW, Joint, Single, play
-from bursar.weighting.base import JointResult, Separated
+from bursar.weighting.base import JointResult, Separate, Separated, Together
 
 TASKS = ["target", "helper"]
 
@@ -113,3 +114,26 @@ def test_baselines_train_once_and_keep_it(weighting, shares):
 def test_no_tries_are_refused():
     with pytest.raises(ValueError, match="tries: expected at least 1, found 0"):
         DIW(TASKS, "target", tries=0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "fault"),
+    [
+        (5, "expected round() to yield requests, found 5"),
+        (Together((float("nan"), 1.0)), "expected weights of Together to be a finite number"),
+        (Together((1.0,)), "expected weights of Together to be a finite number"),
+        (Separate(("x", "y")), "expected scales of Separate to be a finite number"),  # type: ignore[arg-type]
+        (None, "expected round() to return a Report, found None"),
+    ],
+)
+def test_a_weighting_of_ones_own_is_checked_while_it_runs(asked, fault):
+    class Mine(Joint):
+        name = "mine"
+
+        def round(self):
+            if asked is not None:
+                yield asked
+
+    with pytest.raises(UserError) as error:
+        play(Mine(TASKS, "target"), Scripted([0.5, 0.5], [0.5]))
+    assert f"weighting mine: {fault}" in str(error.value)

@@ -31,6 +31,7 @@ BROKEN = (
     ValueError,
     TypeError,
     LookupError,
+    ArithmeticError,
     AttributeError,
     RuntimeError,
     OSError,

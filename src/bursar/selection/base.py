@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from bursar.errors import UserError
 from bursar.run_info import RunInfo
 from bursar.selection.scores import Score
 
@@ -117,3 +118,44 @@ class Selector(ABC):
             )
         self._scored = np.array(state["scored"], dtype=np.int64)
         self._chosen = np.array(state["chosen"], dtype=np.int64)
+
+
+def candidates_of(selector: Selector, step: int) -> dict[str, int]:
+    """Return how many candidates a selector wants of each task; raise if it does not say."""
+    found = selector.candidates()
+    if not (
+        isinstance(found, Mapping)
+        and set(found) == set(selector.tasks)
+        and all(isinstance(count, (int, np.integer)) and count >= 1 for count in found.values())
+    ):
+        raise UserError(
+            f"selection {selector.name}, step {step}: expected candidates() to return a whole "
+            f"number above 0 for each of {', '.join(selector.tasks)}, found {found!r}"
+        )
+    return dict(found)
+
+
+def steps_of(
+    selector: Selector, scores: Mapping[str, NDArray[np.float64]], step: int
+) -> list[Selection]:
+    """Return the steps that a selector makes of candidates; raise if it chose none of them."""
+    found = selector.choose(scores)
+    if not (isinstance(found, list) and found and all(_is_sound(each, scores) for each in found)):
+        raise UserError(
+            f"selection {selector.name}, step {step}: expected choose() to return a list of "
+            f"Selections, each of some of the candidates' places by task, found {found!r:.200}"
+        )
+    return found
+
+
+def _is_sound(found: Any, scores: Mapping[str, NDArray[np.float64]]) -> bool:
+    """Return whether a step has examples, all of them among the candidates."""
+    if not isinstance(found, Selection) or set(found.chosen) != set(scores):
+        return False
+    places = {task: np.asarray(found.chosen[task]) for task in scores}
+    inside = all(
+        each.dtype.kind in "iu" and ((each >= 0) & (each < len(scores[task]))).all()
+        for task, each in places.items()
+        if each.size
+    )
+    return inside and any(each.size for each in places.values())

@@ -15,6 +15,7 @@ from bursar.config import RunConfig
 from bursar.errors import UserError
 from bursar.journal import Journal
 from bursar.selection import Selector, Usage
+from bursar.selection.base import candidates_of, steps_of
 from bursar.selection.record import SelectionStep
 from bursar.tasks.batches import FROZEN_STATES, Batch
 from bursar.tasks.data import ReadyBatches
@@ -127,18 +128,19 @@ class SelectionDriver(Driver):
     def _drawn(self, task: str) -> int:
         """Return how many candidates of a task the whole budget scores."""
         return (
-            self.decider.candidates()[task]
+            candidates_of(self.decider, self.step + 1)[task]
             * self.engine.config.budget.steps
             // (self.decider.every)
         )
 
     def select(self, step: int) -> list[Chosen]:
         """Draw and score candidates, and let the selector choose the steps that come of them."""
-        pool = {task: self._pool(task, count, step) for task, count in self._wanted().items()}
+        wanted = self._wanted(step)
+        pool = {task: self._pool(task, count, step) for task, count in wanted.items()}
         scores = {
             task: np.concatenate([part.scores for part in parts]) for task, parts in pool.items()
         }
-        steps = self.decider.choose(scores)
+        steps = steps_of(self.decider, scores, step)
         return [
             # What is trained on later may be resumed from a checkpoint before, which holds no
             # states of frozen layers.
@@ -146,10 +148,11 @@ class SelectionDriver(Driver):
             for number, selection in enumerate(steps)
         ]
 
-    def _wanted(self) -> dict[str, int]:
+    def _wanted(self, step: int) -> dict[str, int]:
         """Return by task how many batches of candidates to draw."""
         size = self.engine.config.budget.batch
-        return {task: -(-count // size) for task, count in self.decider.candidates().items()}
+        wanted = candidates_of(self.decider, step)
+        return {task: -(-count // size) for task, count in wanted.items()}
 
     def _pool(self, task: str, batches: int, step: int) -> list[Candidates]:
         loader = self.engine.loader

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from bursar.errors import UserError
 from bursar.run_info import RunInfo
 
 Floats = NDArray[np.float64]
@@ -288,9 +289,33 @@ def play(weighting: Weighting, worker: Worker) -> Report:
         try:
             request = conversation.send(answer)
         except StopIteration as end:
-            report: Report = end.value
-            return report
+            return _reported(weighting, end.value)
+        _check(weighting, request)
         answer = request.by(worker)
+
+
+def _reported(weighting: Weighting, found: Any) -> Report:
+    if not isinstance(found, Report):
+        raise UserError(
+            f"weighting {weighting.name}: expected round() to return a Report, found {found!r}"
+        )
+    return found
+
+
+def _check(weighting: Weighting, request: Any) -> None:
+    """Raise if a weighting asks for what nobody can do."""
+    if not isinstance(request, Request):
+        raise UserError(
+            f"weighting {weighting.name}: expected round() to yield requests, found {request!r}"
+        )
+    for name in ("scales", "weights", "coefficients"):
+        numbers = np.asarray(getattr(request, name, np.zeros(len(weighting.tasks))))
+        shaped = numbers.shape == (len(weighting.tasks),) and numbers.dtype.kind in "fiu"
+        if not shaped or not np.isfinite(numbers).all():
+            raise UserError(
+                f"weighting {weighting.name}: expected {name} of {type(request).__name__} to be a "
+                f"finite number for each task, found {numbers.tolist()}"
+            )
 
 
 def normalised(weights: Floats) -> tuple[float, ...]:
