@@ -63,12 +63,19 @@ class Engine:
         self.config = config
         self.ranks = ranks
         self.device = pick_device(config.device)
-        self.model = model.to(self.device)
+        self.model = ranks.prepared(model, self.device)
         self.watchers = watchers or Watchers()
         self.cache = cache
         self.tasks = {entry.task.name: entry.task for entry in prepared}
         self.dev = {entry.task.name: entry.dev for entry in prepared}
-        self.loader = Loader(prepared, config.budget.batch, config.seed, self.device, ranks.cut)
+        self.loader = Loader(
+            prepared,
+            config.budget.batch,
+            config.seed,
+            self.device,
+            cut=ranks.cut,
+            even=ranks.shards,
+        )
         self.statistics = running_statistics(model)
         self.spent = Spent()
         self.autocast = wants_bfloat16(config.precision, self.device)

@@ -42,6 +42,7 @@ class Loader:
         seed: of the order.
         device: where batches go.
         cut: which part of each batch is served.
+        even: whether all ranks have to get equally many pieces of a batch.
     """
 
     def __init__(
@@ -51,12 +52,14 @@ class Loader:
         seed: int,
         device: torch.device,
         cut: Cut = WHOLE,
+        even: bool = False,
     ) -> None:
         self.streams: dict[str, Stream] = {
             entry.task.name: _stream(entry, size, seed, cut) for entry in prepared
         }
         self._device = device
         self._cut = cut
+        self._even = even
         self._maker = ThreadPoolExecutor(1, thread_name_prefix="bursar-loader")
         self._ahead: dict[str, Future[Batch]] = {}
 
@@ -86,7 +89,11 @@ class Loader:
         too, where computing the padding would take longer than another pass.
         """
         own = sum(len(part.items) for part in batch)
-        if count > 1 and own > 1:
+        if self._even:
+            places = np.array_split(
+                np.arange(own), max(1, min(count, batch.examples // self._cut.ranks))
+            )
+        elif count > 1 and own > 1:
             places = np.array_split(np.arange(own), min(count, own))
         elif self._device.type == "cpu" and len(batch.parts) > 1 and MASK in batch.inputs:
             places = self._like_lengths(batch)
