@@ -37,6 +37,7 @@ from bursar.training import session
 from bursar.training.inference import load_run
 from bursar.training.ranks import BUCKET, Group, Ranks, _buckets
 from bursar.training.run import resume_run, run
+from bursar.training.stopping import listening
 from bursar.weighting import WEIGHTINGS
 
 Toys = Mapping[str, Task]
@@ -672,3 +673,19 @@ def test_a_killed_rank_is_started_again_and_the_run_ends_with_the_same_bytes(
     assert sum("exitcode: -9" in err for _, err in said) == 1
     assert sum(len(out.splitlines()) for out, _ in said) == 1  # one rank says the score, once
     assert everything(tmp_path / "killed") == everything(tmp_path / "alone")
+
+
+def test_a_second_ctrl_c_does_not_wait_unless_torchrun_sends_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with listening() as stop:
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID")
+    for name in names:
+        monkeypatch.setenv(name, "1")
+    with listening() as stop:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+    assert stop.by == signal.SIGINT

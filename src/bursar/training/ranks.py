@@ -359,6 +359,11 @@ def _check(config: RunConfig, launch: Launch) -> None:
             "ranks.shard: expected a policy or a selection, found a weighting, which mixes whole "
             "copies of the model"
         )
+    if dist.is_initialized() and dist.get_backend() == "nccl":
+        raise UserError(
+            "ranks: expected a process group with the backend cpu:gloo,cuda:nccl, found one with "
+            "nccl alone"
+        )
     if config.device not in ("auto", "cpu", "cuda"):
         raise UserError(
             f"device: expected auto, cpu or cuda with {count} ranks, found {config.device!r}"
