@@ -194,7 +194,7 @@ def mixed_step() -> Result:
             stepper.optimizer.zero_grad(set_to_none=True)
             for task, items in chosen.items():
                 batch = engine.loader.of({task: items})
-                (engine.losses(batch, backward=True)[task] * weights[task]).backward()
+                (engine.losses(batch)[task] * weights[task]).backward()
             torch.nn.utils.clip_grad_norm_(list(trained(stepper.optimizer)), 1.0)
             stepper.optimizer.step()
 

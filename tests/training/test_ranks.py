@@ -34,8 +34,10 @@ from bursar.tasks.batches import Batch, Cut, in_order, make_batch, make_part
 from bursar.tasks.data import ReadyBatches, from_data, part_of_ready
 from bursar.tasks.task import Task
 from bursar.training import session
+from bursar.training.inference import load_run
 from bursar.training.ranks import BUCKET, Group, Ranks, _buckets
 from bursar.training.run import resume_run, run
+from bursar.training.stopping import listening
 from bursar.weighting import WEIGHTINGS
 
 Toys = Mapping[str, Task]
@@ -56,6 +58,7 @@ DECIDERS = (
     | {cls.name: {"weighting": {"name": cls.name, "target": "c"}} for cls in WEIGHTINGS}
 )
 TEXTS = ["texts", "texts in pieces", "selected texts", "weighted texts"]
+SHARDED = ["sharded texts", "sharded selected texts"]
 OWN = ["own model and loaders"]
 
 
@@ -102,19 +105,20 @@ def text_config(name: str, folder: Path) -> RunConfig:
     decider: dict[str, Any] = {
         "selected texts": {"selection": {"name": "mt_uncertainty"}, "loss": "mean"},
         "weighted texts": {"weighting": {"name": "alpha_vil", "target": "tag"}},
-    }.get(name, {"policy": {"name": "exp3s", "eta": 0.1}})
+    }.get(name.removeprefix("sharded "), {"policy": {"name": "exp3s", "eta": 0.1}})
     small = {"encoder": "small", "layers": 2, "width": 32, "attention_heads": 2, "vocabulary": 90}
-    freeze = 1 if name in ("selected texts", "weighted texts") else 0
+    freeze = 1 if "selected" in name or "weighted" in name else 0
     return RunConfig.model_validate(
         {
             "tasks": tasks,
             "model": {**small, "max_length": 16, "dropout": 0.0, "freeze": freeze},
             "budget": {
-                "steps": 50,
+                "steps": 16 if name in SHARDED else 50,  # sharding is slow on CPUs
                 "rounds": 2,
                 "batch": 9,
-                "accumulate": 3 if name == "texts in pieces" else 1,
+                "accumulate": 3 if name in ("texts in pieces", "sharded texts") else 1,
             },
+            "ranks": {"shard": name in SHARDED},
             # Not Adam: some biases of attention have no gradient but for rounding, and Adam would
             # blow that up to steps of full length.
             "optimizer": {"name": "sgd", "lr": 0.05, "head_factor": 1, "momentum": 0},
@@ -174,7 +178,7 @@ def play(name: str, toys: Toys, folder: Path, data: Path) -> None:
     to = folder / name.replace(" ", "-")
     if name in DECIDERS:
         run(toy_config(name), to, tasks=toys)
-    elif name in TEXTS:
+    elif name in TEXTS + SHARDED:
         with patch.object(encoders, "small_config", undropped):
             run(text_config(name, data), to, cache=folder / "cache")
     else:
@@ -237,8 +241,8 @@ def on_ranks(
 def folder(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every training twice: by two ranks and by one process."""
     folder = tmp_path_factory.mktemp("ranks")
-    names = [*DECIDERS, *TEXTS, *OWN]
-    for name in TEXTS:
+    names = [*DECIDERS, *TEXTS, *SHARDED, *OWN]
+    for name in TEXTS + SHARDED:
         text_config(name, folder)
 
     def all_to(place: str) -> None:
@@ -253,7 +257,7 @@ def units(folder: Path) -> list[UnitRecord]:
     return [each for each in read(folder / "journal.jsonl") if isinstance(each, UnitRecord)]
 
 
-@pytest.mark.parametrize("name", [*DECIDERS, *TEXTS, *OWN])
+@pytest.mark.parametrize("name", [*DECIDERS, *TEXTS, *SHARDED, *OWN])
 def test_two_ranks_of_half_a_batch_equal_one_process(folder: Path, name: str) -> None:
     one, two = folder / "one" / name.replace(" ", "-"), folder / "two" / name.replace(" ", "-")
     alone, together = units(one), units(two)
@@ -456,6 +460,25 @@ def test_what_fails_on_one_rank_is_said_on_all(seen: Seen) -> None:
     assert second == [[*same, said], 7, 10, [0, 1, 2]]
 
 
+def stopped_at(step: int, rank: int) -> Any:
+    """Within it, one rank gets SIGUSR1 in a step."""
+    after = session.Session._after
+
+    def asked(self: Any, driver: Any, stop: Any) -> None:
+        if driver.step == step and self.ranks.rank == rank:
+            signal.raise_signal(signal.SIGUSR1)
+        after(self, driver, stop)
+
+    return patch.object(session.Session, "_after", asked)
+
+
+def stopped_sentence(step: int, steps: int, folder: Path) -> str:
+    return (
+        f"stopped behind step {step} of {steps}, with a checkpoint; go on by "
+        f"`bursar resume {folder}`"
+    )
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_signal_to_one_rank_stops_all_at_the_same_step(
     rank: int, toys: Toys, everything: Callable[[Path], Any], seen: Seen, tmp_path: Path
@@ -465,26 +488,40 @@ def test_a_signal_to_one_rank_stops_all_at_the_same_step(
     config = RunConfig.model_validate(
         values | {"evaluate": {"every": 4}, "policy": {"name": "exp3s", "eta": 0.1}}
     )
-    after = session.Session._after
-
-    def asked(self: Any, driver: Any, stop: Any) -> None:
-        if driver.step == 7 and self.ranks.rank == rank:
-            signal.raise_signal(signal.SIGUSR1)
-        after(self, driver, stop)
 
     def work() -> None:
         run(config, tmp_path / "alone", tasks=toys)
-        with patch.object(session.Session, "_after", asked):
+        with stopped_at(7, rank):
             seen.error_of(lambda: run(config, tmp_path / "stopped", tasks=toys))
         resume_run(tmp_path / "stopped", tasks=toys)
 
     on_ranks(work)
-    sentence = (
-        "stopped behind step 7 of 12, with a checkpoint; go on by "
-        f"`bursar resume {tmp_path / 'stopped'}`"
-    )
+    sentence = stopped_sentence(7, 12, tmp_path / "stopped")
     assert seen.said() == [["StoppedError", 75, sentence]] * 2
     assert everything(tmp_path / "stopped") == everything(tmp_path / "alone")
+
+
+def test_a_divided_encoder_is_saved_whole_and_divided_again(
+    everything: Callable[[Path], Any], seen: Seen, tmp_path: Path
+) -> None:
+    values = text_config("sharded texts", tmp_path).model_dump(exclude_none=True)
+    adam = {"lr": 3e-3, "head_factor": 1}
+    budget = {"steps": 6, "batch": 9}
+    config = RunConfig(**values | {"optimizer": adam, "budget": budget, "evaluate": {"every": 3}})
+
+    def work() -> None:
+        run(config, tmp_path / "alone", cache=tmp_path / "cache")
+        with stopped_at(4, 1):
+            to = tmp_path / "stopped"
+            seen.error_of(lambda: run(config, to, cache=tmp_path / "cache"))
+        resume_run(tmp_path / "stopped", cache=tmp_path / "cache")
+
+    on_ranks(work)
+    assert seen.said()[0][2] == stopped_sentence(4, 6, tmp_path / "stopped")
+    assert everything(tmp_path / "stopped") == everything(tmp_path / "alone")
+    kept = json.loads((tmp_path / "alone" / "scores.json").read_text())["tasks"]
+    for name, scores in load_run(tmp_path / "alone").evaluate().items():
+        assert scores.loss == pytest.approx(kept[name]["loss"], abs=NEAR)
 
 
 def test_a_decider_that_differs_between_ranks_stops_the_run(
@@ -528,6 +565,14 @@ def test_mistakes_are_one_sentence_on_every_rank(
             toy(device="cuda:1"),
             "device: expected auto, cpu or cuda with 2 ranks, found 'cuda:1'",
         ),
+        "weighting": (
+            toy(weighting={"name": "diw", "target": "a"}, ranks={"shard": True}),
+            "ranks.shard: expected a policy or a selection, found a weighting",
+        ),
+        "images": (
+            toy(ranks={"shard": True}),
+            "ranks.shard: expected a text encoder of transformers, found ImageEncoder",
+        ),
         "taken": (toy(), f"{tmp_path / 'taken'}: there is a run here already; go on with it by"),
     }
     (tmp_path / "taken").mkdir()
@@ -540,7 +585,7 @@ def test_mistakes_are_one_sentence_on_every_rank(
             assert str(caught.value).startswith(sentence)
 
     on_ranks(work)
-    assert not (tmp_path / "small").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 
 
 def test_data_that_differ_between_ranks_stop_the_run_at_its_start(
@@ -628,3 +673,19 @@ def test_a_killed_rank_is_started_again_and_the_run_ends_with_the_same_bytes(
     assert sum("exitcode: -9" in err for _, err in said) == 1
     assert sum(len(out.splitlines()) for out, _ in said) == 1  # one rank says the score, once
     assert everything(tmp_path / "killed") == everything(tmp_path / "alone")
+
+
+def test_a_second_ctrl_c_does_not_wait_unless_torchrun_sends_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with listening() as stop:
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID")
+    for name in names:
+        monkeypatch.setenv(name, "1")
+    with listening() as stop:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+    assert stop.by == signal.SIGINT

@@ -100,6 +100,17 @@ class Checkpoint(Section):
     keep: int = Field(default=1, ge=1)
 
 
+class Sharing(Section):
+    """How several ranks share a run's work; without several ranks it changes nothing.
+
+    Args:
+        shard: divide the encoder's parameters, gradients and optimiser state among the ranks
+            (FSDP2), for encoders that do not fit on one; else each rank has all of it.
+    """
+
+    shard: bool = False
+
+
 class Objective(Section):
     """What a run is for: the value by which the model to keep is chosen, and when to stop.
 
@@ -145,6 +156,7 @@ class RunConfig(_Deciders):  # type: ignore[misc]
             has one loss.
         precision: `bfloat16` for mixed precision; `auto` takes it where the device has it.
         deterministic: use only algorithms that give the same bits each time, on a GPU too.
+        ranks: how several ranks share the work.
         device: `auto` is the fastest there is.
         data: the folder of the catalogue's files; None means the environment's BURSAR_DATA.
         code: the folder that classes of the user's own are imported from: the run file's.
@@ -166,6 +178,7 @@ class RunConfig(_Deciders):  # type: ignore[misc]
     loss: Literal["examples", "mean", "sum"] = "examples"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     deterministic: bool = False
+    ranks: Sharing = Sharing()
     device: str = "auto"
     data: str | None = None
     code: str | None = None

@@ -93,15 +93,28 @@ def assemble(
     prepared = prepare(tasks, tokenizer, config, cache, watchers)
     check_decider(config, prepared)
     if model is None:
-        kinds = {entry.task.name: entry.task.kind for entry in prepared}
-        if config.model.adapt is not None:
-            model = adapted(config.model, kinds, config.seed)
-        else:
-            model = build(config.model, kinds, tokenizer, config.seed, own)
+        model = _built(config, prepared, tokenizer, own)
         if own is None:
             try_out(model, prepared)
     prepared = with_word_states(prepared, model, config, cache, watchers or Watchers())
     return Assembled(config, prepared, tokenizer, model, cache)
+
+
+def new_model(parts: Assembled) -> nn.Module:
+    """Return another model like the one that a run began with."""
+    return _built(parts.config, parts.prepared, parts.tokenizer, own_encoder(parts.config))
+
+
+def _built(
+    config: RunConfig,
+    prepared: Sequence[Prepared],
+    tokenizer: Tokenizer | None,
+    own: type[Encoder] | None,
+) -> nn.Module:
+    kinds = {entry.task.name: entry.task.kind for entry in prepared}
+    if config.model.adapt is not None:
+        return adapted(config.model, kinds, config.seed)
+    return build(config.model, kinds, tokenizer, config.seed, own)
 
 
 def try_out(model: nn.Module, prepared: Sequence[Prepared]) -> None:

@@ -63,14 +63,20 @@ class Engine:
         self.config = config
         self.ranks = ranks
         self.device = pick_device(config.device)
-        self.model = model.to(self.device)
+        self.model = ranks.prepared(model, self.device)
         self.watchers = watchers or Watchers()
         self.cache = cache
         self.tasks = {entry.task.name: entry.task for entry in prepared}
         self.dev = {entry.task.name: entry.dev for entry in prepared}
         budget = config.budget
         self.loader = Loader(
-            prepared, budget.batch, config.seed, self.device, budget.tokens, ranks.cut
+            prepared,
+            budget.batch,
+            config.seed,
+            self.device,
+            tokens=budget.tokens,
+            cut=ranks.cut,
+            even=ranks.shards,
         )
         self.statistics = running_statistics(model)
         self.spent = Spent()

@@ -16,12 +16,14 @@ class Launch:
         count: how many ranks there are.
         local: its number on this machine.
         restarts: how often torchrun has started the processes of this machine again.
+        watched: whether torchrun watches over this process.
     """
 
     rank: int = 0
     count: int = 1
     local: int = 0
     restarts: int = 0
+    watched: bool = False
 
     @property
     def first(self) -> bool:
@@ -38,4 +40,5 @@ def launched() -> Launch:
         int(os.environ["WORLD_SIZE"]),
         int(os.environ.get("LOCAL_RANK", "0")),
         int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
+        "TORCHELASTIC_RUN_ID" in os.environ,
     )

@@ -43,6 +43,7 @@ class Loader:
         device: where batches go.
         tokens: about how many tokens a batch has instead; None counts items.
         cut: which part of each batch is served.
+        even: whether all ranks have to get equally many pieces of a batch.
     """
 
     def __init__(
@@ -53,12 +54,14 @@ class Loader:
         device: torch.device,
         tokens: int | None = None,
         cut: Cut = WHOLE,
+        even: bool = False,
     ) -> None:
         self.streams: dict[str, Stream] = {
             entry.task.name: _stream(entry, size, seed, tokens, cut) for entry in prepared
         }
         self._device = device
         self._cut = cut
+        self._even = even
         self._maker = ThreadPoolExecutor(1, thread_name_prefix="bursar-loader")
         self._ahead: dict[str, Future[Batch]] = {}
 
@@ -88,7 +91,11 @@ class Loader:
         too, where computing the padding would take longer than another pass.
         """
         own = sum(len(part.items) for part in batch)
-        if count > 1 and own > 1:
+        if self._even:
+            places = np.array_split(
+                np.arange(own), max(1, min(count, batch.examples // self._cut.ranks))
+            )
+        elif count > 1 and own > 1:
             places = np.array_split(np.arange(own), min(count, own))
         elif self._device.type == "cpu" and len(batch.parts) > 1 and MASK in batch.inputs:
             places = self._like_lengths(batch)

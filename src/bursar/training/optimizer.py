@@ -25,8 +25,9 @@ def build_optimizer(model: nn.Module, config: Optimizer) -> TorchOptimizer:
         if params
     ]
     if config.name == "sgd":
-        # The fused one fails where a head is first used when others have momentum already.
-        return SGD(groups, momentum=config.momentum, fused=not config.momentum)
+        # Not fused: that fails where a head gets its first momentum later than others, and on
+        # parameters that ranks divide among them.
+        return SGD(groups, momentum=config.momentum, foreach=True)
     return AdamW(groups, fused=True)
 
 

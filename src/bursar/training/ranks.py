@@ -39,6 +39,8 @@ class Ranks:
 
     rank = 0
     count = 1
+    shards = False
+    """Whether each rank has only a part of the encoder, and all must pass equally many pieces."""
 
     @property
     def cut(self) -> Cut:
@@ -55,6 +57,13 @@ class Ranks:
         """What is added to the name of a random stream that differs by rank: that of dropout."""
         return ("rank", self.rank) if self.rank else ()
 
+    def check(self, model: nn.Module) -> None:
+        """Raise one sentence if these ranks cannot train a model."""
+
+    def prepared(self, model: nn.Module, device: torch.device) -> nn.Module:
+        """Return the model on the device, or a part of it if ranks divide it among them."""
+        return model.to(device)
+
     def total(self, tensor: Tensor) -> Tensor:
         """Return the sum of the ranks' tensors."""
         return tensor
@@ -64,6 +73,21 @@ class Ranks:
 
         A parameter that no rank has used keeps no gradient.
         """
+
+    def clip(self, parameters: Iterable[Tensor], longest: float) -> Tensor:
+        """Return the length of the gradient of all parameters, and shorten it if it is longer."""
+        return torch.nn.utils.clip_grad_norm_(parameters, longest)
+
+    def whole(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return named tensors, put together from the ranks' parts if they have only parts."""
+        return dict(tensors)
+
+    def parts(self, tensors: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+        """Return this rank's parts of whole tensors that are named after the model's parameters.
+
+        The state of an optimiser has a colon behind the parameter's name.
+        """
+        return dict(tensors)
 
     def gathered(self, value: T) -> list[T]:
         """Return the ranks' values, in the order of the ranks."""
@@ -309,9 +333,17 @@ def joined(config: RunConfig) -> Iterator[Ranks]:
     _check(config, launch)
     if not dist.is_initialized():
         _join(config, launch)
-    ranks = Group(launch.local)
+    ranks = _group(config, launch)
     with _quiet(not ranks.writes):
         yield ranks
+
+
+def _group(config: RunConfig, launch: Launch) -> Ranks:
+    if not config.ranks.shard:
+        return Group(launch.local)
+    from bursar.training.sharding import ShardedGroup  # loads much that others do not need
+
+    return ShardedGroup(launch.local)
 
 
 def _check(config: RunConfig, launch: Launch) -> None:
@@ -321,6 +353,16 @@ def _check(config: RunConfig, launch: Launch) -> None:
         raise UserError(
             f"budget.batch: expected at least one example for each of the {count} ranks, "
             f"found {config.budget.batch}"
+        )
+    if config.ranks.shard and config.family.key == "weighting":
+        raise UserError(
+            "ranks.shard: expected a policy or a selection, found a weighting, which mixes whole "
+            "copies of the model"
+        )
+    if dist.is_initialized() and dist.get_backend() == "nccl":
+        raise UserError(
+            "ranks: expected a process group with the backend cpu:gloo,cuda:nccl, found one with "
+            "nccl alone"
         )
     if config.device not in ("auto", "cpu", "cuda"):
         raise UserError(

@@ -70,6 +70,7 @@ def run(
         ranks.agreed(lambda: check_free(folder))
         told = Watchers(watchers if ranks.writes else ())
         parts = ranks.in_turn(lambda: assemble(asked, given, model, cache, told))
+        ranks.check(parts.model)
         ranks.agreed(lambda: _make(folder))
         with _locked(folder, ranks):
             ranks.agreed(lambda: _begin(folder, parts.config))

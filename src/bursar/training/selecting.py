@@ -110,8 +110,14 @@ class SelectionDriver(Driver):
         self.engine.watchers.advanced(record)
 
     def _begin(self) -> None:
-        """Add what frozen layers give to the data that are gone through often enough to pay."""
+        """Add what frozen layers give to the data that are gone through often enough to pay.
+
+        Not where ranks have only parts of these layers, which one rank could not run alone.
+        """
         engine = self.engine
+        self._begun = True
+        if engine.ranks.shards:
+            return
         states = FrozenStates(
             engine.model,
             batch=engine.config.evaluate.batch,
@@ -123,7 +129,6 @@ class SelectionDriver(Driver):
             if self._drawn(name) >= OFTEN * len(items):
                 more = engine.ranks.in_turn(partial(states.add, name, items))
                 engine.loader.replace(name, more)
-        self._begun = True
 
     def _drawn(self, task: str) -> int:
         """Return how many candidates of a task the whole budget scores."""

@@ -22,7 +22,7 @@ from bursar.journal import Diagnostics, Evaluation, Journal, Opening, UnwrittenJ
 from bursar.models import saving
 from bursar.models.multitask import MultiTaskModel
 from bursar.training import checkpoints
-from bursar.training.assembly import Assembled
+from bursar.training.assembly import Assembled, new_model
 from bursar.training.checkpoints import Snapshot
 from bursar.training.driver import Driver
 from bursar.training.engine import Engine, finite
@@ -132,7 +132,7 @@ class Session:
         with self.ranks.together(lambda: self._old_journal(snapshot)) as journal:
             driver = self.driver(journal)
             self._load_model(driver, snapshot)
-            driver.load_tensors(snapshot.optimizer)
+            driver.load_tensors(self.ranks.parts(snapshot.optimizer, driver.engine.model))
             driver.load_state_dict(snapshot.state["driver"])
             self.selected = _selected(snapshot.state["selected"])
             return self._spend(driver)
@@ -153,7 +153,8 @@ class Session:
 
     def _load_model(self, driver: Driver, snapshot: Snapshot) -> None:
         try:
-            driver.engine.model.load_state_dict(snapshot.model)
+            model = driver.engine.model
+            model.load_state_dict(self.ranks.parts(snapshot.model, model))
         except RuntimeError as error:
             raise UserError(
                 f"{self.folder}: its checkpoint is of another model: {_second_line(error)}"
@@ -291,7 +292,8 @@ class Session:
             "driver": driver.state_dict(),
             "selected": asdict(self.selected),
         }
-        return Snapshot(driver.step, driver.engine.model.state_dict(), driver.tensors(), state)
+        model = self.ranks.whole(driver.engine.model.state_dict())
+        return Snapshot(driver.step, model, self.ranks.whole(driver.tensors()), state)
 
     def _prune(self) -> None:
         newest, selected = self.config.checkpoint.keep, self.selected.step
@@ -307,9 +309,11 @@ class Session:
             sweep(folder)  # a process that was killed may have left something half written
         self._prune()
         kept = checkpoints.load(self.folder / CHECKPOINTS / f"step-{selected.step}")
-        driver.engine.model.load_state_dict(kept.model)
+        # A rank that has only a part of the model cannot save it; the checkpoint is whole.
+        model = new_model(self.parts) if self.ranks.shards else self.parts.model.cpu()
+        model.load_state_dict(kept.model)
         with whole_folder(self.folder / MODEL) as aside:
-            self._save_model(aside)
+            self._save_model(model, aside)
         result = Finished(
             selected.step,
             selected.score,
@@ -321,8 +325,7 @@ class Session:
         write_whole(self.folder / SCORES, json.dumps(asdict(result), indent=2) + "\n")
         return result
 
-    def _save_model(self, folder: Path) -> None:
-        model = self.parts.model.cpu()
+    def _save_model(self, model: nn.Module, folder: Path) -> None:
         if isinstance(model, MultiTaskModel):
             saving.save(model, self.parts.tokenizer, self.config.model, folder)
         else:
@@ -337,7 +340,9 @@ class Session:
 
 def fingerprint(model: nn.Module) -> str:
     """Return the lengths of a model's parameters as a text; equal weights have equal ones."""
-    lengths = torch.stack([torch.linalg.vector_norm(p.detach()) for p in model.parameters()])
+    # Of a parameter that ranks divide among them no two have the same part.
+    same = [p.detach() for p in model.parameters() if type(p) is nn.Parameter]
+    lengths = torch.stack([torch.linalg.vector_norm(p) for p in same])
     return blake2b(lengths.float().cpu().numpy().tobytes(), digest_size=16).hexdigest()
 
 

@@ -75,7 +75,7 @@ class Stepper:
         ranks.send(self._engine.statistics)
         set_rate(self.optimizer, self._config, number, self._engine.config.budget.steps)
         longest = self._config.clip or math.inf
-        length = torch.nn.utils.clip_grad_norm_(trained(self.optimizer), longest)
+        length = ranks.clip(trained(self.optimizer), longest)
         self.optimizer.step()
         return Moved(losses, length)
 

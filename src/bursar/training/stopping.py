@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from bursar.errors import PREEMPTING, StoppedError
+from bursar.training.launch import launched
 
 SIGNALS = (signal.SIGINT, *PREEMPTING)
 Handler = Callable[[int, FrameType | None], None]
@@ -19,8 +20,12 @@ class Stop:
         self.by: int | None = None
 
     def ask(self, number: int, frame: FrameType | None) -> None:
-        """Note a signal; the second Ctrl-C does not wait."""
-        if self.by is not None and number == signal.SIGINT:
+        """Note a signal; the second Ctrl-C does not wait.
+
+        Under torchrun it does: a terminal sends the first one to all processes, and torchrun sends
+        it to them again.
+        """
+        if self.by is not None and number == signal.SIGINT and not launched().watched:
             raise KeyboardInterrupt
         self.by = number
 
