@@ -22,6 +22,7 @@ from bursar.models import saving
 from bursar.models.multitask import MultiTaskModel
 from bursar.training import checkpoints
 from bursar.training.assembly import Assembled
+from bursar.training.budget import counted, is_due, is_spent, part_spent
 from bursar.training.checkpoints import Snapshot
 from bursar.training.driver import Driver
 from bursar.training.engine import Engine, finite
@@ -143,9 +144,10 @@ class Session:
         try:
             with torch.random.fork_rng(), deterministic(self.config.deterministic):
                 with listening() as stop:
-                    while driver.step < self.config.length and not self._stopped_early():
+                    while not (self._is_spent(driver) or self._stopped_early()):
+                        before = self._counted(driver)
                         driver.advance()
-                        self._after(driver, stop)
+                        self._after(driver, before, stop)
                 return self._finish(driver)
         except RunInterruptedError as error:
             raise RunInterruptedError(f"{error}; {self._how_to_go_on()}") from None
@@ -167,19 +169,26 @@ class Session:
         patience = self.config.evaluate.patience
         return patience is not None and self.selected.stale >= patience
 
-    def _after(self, driver: Driver, stop: Stop) -> None:
+    def _is_spent(self, driver: Driver) -> bool:
+        return is_spent(self.config, driver.step, driver.engine.spent)
+
+    def _counted(self, driver: Driver) -> int:
+        return counted(self.config, driver.step, driver.engine.spent)
+
+    def _after(self, driver: Driver, before: int, stop: Stop) -> None:
         """Evaluate and write a checkpoint when it is time to."""
-        last = driver.step == self.config.length
+        config, now, last = self.config, self._counted(driver), self._is_spent(driver)
+        self.watchers.spent(part_spent(config, driver.step, driver.engine.spent))
         keep = False
-        if last or driver.step % self.config.evaluate_every == 0:
+        if last or is_due(config, config.evaluate_every, driver.step, before, now):
             keep = self._evaluate(driver)
-        due = driver.step % self.config.checkpoint_every == 0
+        due = is_due(config, config.checkpoint_every, driver.step, before, now)
         if last or keep or due or self._stopped_early() or stop.by is not None:
             self.checkpoint(driver)
         if stop.by is not None and not last:
-            unit = self.config.family.unit[:-1]
+            of = f" of {config.length}" if config.budget.count == "steps" else ""
             raise StoppedError(
-                f"stopped behind {unit} {driver.step} of {self.config.length}, with a checkpoint; "
+                f"stopped behind {config.family.unit[:-1]} {driver.step}{of}, with a checkpoint; "
                 f"go on by `bursar resume {self.folder}`",
                 stop.by,
             )

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from bursar.tasks.batches import Batch
+from bursar.training.budget import place_of
 from bursar.training.engine import Engine, finite
 from bursar.training.optimizer import (
     build_optimizer,
@@ -64,9 +65,12 @@ class Stepper:
     def step(self, number: int, batch: Batch, weights: Mapping[str, float]) -> Moved:
         """Take a step on the weighted sum of the losses of a batch's tasks."""
         self._engine.model.train()
+        place = place_of(
+            self._engine.config, number, self._engine.spent
+        )  # before it costs anything
         self.optimizer.zero_grad(set_to_none=True)
         losses = self.losses(number, batch, weights)
-        set_rate(self.optimizer, self._config, number, self._engine.config.budget.steps)
+        set_rate(self.optimizer, self._config, *place)
         longest = self._config.clip or math.inf
         length = torch.nn.utils.clip_grad_norm_(trained(self.optimizer), longest)
         self.optimizer.step()
