@@ -71,15 +71,15 @@ def differences(scores: Mapping[str, Mapping[int, float]], baseline: str) -> dic
 
 def _difference(found: Sequence[float]) -> Difference:
     """Return the mean with its interval and the p-value of the t-test, before any correction."""
-    from scipy.stats import t
+    from scipy.special import stdtr, stdtrit  # Student's distribution, and its inverse
 
     seeds, middle = len(found), mean(found)
     if seeds < LEAST_SEEDS:
         return Difference(middle, seeds)
     error = stdev(found) / math.sqrt(seeds)
     if error > _ROUNDING:
-        half = float(t.ppf((1 + LEVEL) / 2, seeds - 1)) * error
-        p = 2 * float(t.sf(abs(middle) / error, seeds - 1))
+        half = float(stdtrit(seeds - 1, (1 + LEVEL) / 2)) * error
+        p = 2 * float(stdtr(seeds - 1, -abs(middle) / error))
         return Difference(middle, seeds, middle - half, middle + half, p)
     if abs(middle) <= _ROUNDING:  # the same runs under two names
         return Difference(middle, seeds, middle, middle, 1.0)
