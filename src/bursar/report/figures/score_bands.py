@@ -56,6 +56,8 @@ def scores_in_turn(histories: Sequence[History]) -> tuple[Floats, Floats]:
     Runs that are scored at parts of their budgets come there at different steps.
     """
     turns = min((len(run.evaluations) for run in histories), default=0)
+    if not turns:
+        return np.empty(0), np.empty((0, 0))
     shown = thinned(turns)
     places = [[100 * run.part(run.evaluations[k]) for k in shown] for run in histories]
     scores = [[run.evaluations[k].score for k in shown] for run in histories]
