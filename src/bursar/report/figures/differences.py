@@ -77,7 +77,7 @@ def _dots(name: str, look: Look, found: Sequence[Difference], offset: float) -> 
             "arrayminus": [100 * _half(each, each.low) for each in found],
             "color": look.colour,
             "thickness": 2,
-            "width": 4,
+            "width": 0,  # caps would stand inside a dot that has no interval
         },
         "hovertemplate": "%{x:+.1f}",
     }
