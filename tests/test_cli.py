@@ -211,6 +211,36 @@ def test_a_comparison_runs_each_policy_once(bursar: Bursar, project: Path, tmp_p
     refused(other, "there is a run of another configuration here")
 
 
+def test_a_comparison_at_equal_compute_tells_differences_to_its_baseline(
+    bursar: Bursar, project: Path, tmp_path: Path
+) -> None:
+    words = ("compare", project, "--out", tmp_path / "study", "--equal", "compute")
+    policies = ("--policies", "{name: exp3s, as: learned}, random", "--baseline", "random")
+    said = bursar(*words, *policies, "--seeds", "1,2")
+    assert said.code == 0, said.err
+    assert "learned, seed 2: step 4 (100% of the budget)" in said.out  # 4 x 3 passes for 6 x 2
+    for word in ("examples passed", "above random", "p is of a paired t-test."):
+        assert word in said.out
+    assert (tmp_path / "study" / "learned" / "seed-1" / "scores.json").exists()
+    page = (tmp_path / "study" / "report.html").read_text()
+    assert "Differences to random" in page
+
+    alone = bursar(*words[:2], "--out", tmp_path / "alone", "-q", "--policies", "random,task_size")
+    assert "no interval and no test" in alone.out
+    again = bursar("report", tmp_path / "study", "--baseline", "learned")
+    assert again.code == 0, again.err
+    assert "Differences to learned" in (tmp_path / "study" / "report.html").read_text()
+
+
+def test_a_plan_says_what_its_budget_counts(bursar: Bursar, project: Path) -> None:
+    said = bursar("plan", project, "--set", "budget.count=compute").out
+    assert "Budget: as many examples passed forward and backward as in 6 steps, batches" in said
+    assert (
+        "as many examples as in 6 steps"
+        in bursar("plan", project, "--set", "budget.count=examples").out
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "sentences"),
     [
@@ -219,6 +249,9 @@ def test_a_comparison_runs_each_policy_once(bursar: Bursar, project: Path, tmp_p
         (("--policies", "3"), ["--policies"]),
         (("--policies", ""), ["--policies", "expected at least one value"]),
         (("--policies", "[random"), ["--policies", "expected YAML"]),
+        (("--policies", "random,{name: task_size, as: random}"), ["found random twice"]),
+        (("--policies", "{name: random, as: a b}"), ["--policies", "as: expected a name"]),
+        (("--policies", "random", "--baseline", "rnd"), ["baseline", "did you mean 'random'"]),
         (("--policies", "random,random"), ["--policies", "different values", "random twice"]),
         (("--policies", "random", "--seeds", "1,x"), ["--seeds", "found 'x'"]),
         (("--policies", "random", "--seeds", "-1"), ["--seeds", "found -1"]),
@@ -543,6 +576,7 @@ def test_a_terminal_gets_a_bar_with_shares_loss_and_speed() -> None:
         for step in range(1, 21):
             task = "mood" if step % 4 else "size"
             bars.advanced(Step(step, task, 0.5, loss=0.5, tokens=100))
+            bars.spent(step / 20)
         bars.evaluated(20, {}, 0.625, best=True)
         progress.refresh()
     shown = screen.getvalue()
@@ -565,6 +599,7 @@ def test_a_pipe_gets_about_ten_lines_a_run() -> None:
         lines.reading("mood", "train", rows)
     for step in range(1, 1001):
         lines.advanced(Step(step, "mood", 0.5, loss=0.25, tokens=10))
+        lines.spent(step / 1000)
     lines.evaluated(1000, {}, 0.5, best=False)
     shown = screen.getvalue().splitlines()
     assert shown[0] == "[bold]run: reading mood train"

@@ -43,6 +43,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+COUNTED = {
+    "steps": "",
+    "examples": "as many examples as in ",
+    "compute": "as many examples passed forward and backward as in ",
+}
+"""How a budget is told, by what it counts."""
 MOST_RATIOS = 10
 """Ratios in a table; the report has all of them."""
 PLANNED = ("rows", "cut", "dev rows", "cut", "tokens each", "share of examples", "epochs")
@@ -382,16 +388,20 @@ def _file_of(source: str) -> Iterator[str]:
 @app.command()
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder, or a study's.")],
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="In a study, the policy that the others are compared with."),
+    ] = None,
 ) -> None:
     """Write the report of a run, finished or not, or of a study: report.html in its folder.
 
     \b
     bursar report runs/small-glue
-    bursar report studies/small-glue
+    bursar report studies/small-glue --baseline random
     """
     from bursar.report.page import write_report
 
-    out.print(f"Report: {write_report(folder)}", soft_wrap=True)
+    out.print(f"Report: {write_report(folder, baseline)}", soft_wrap=True)
 
 
 @app.command()
@@ -607,7 +617,10 @@ def _budget_words(config: "RunConfig") -> str:
     """Return what there is to spend, in the unit of the decider's family."""
     tokens = config.budget.tokens
     size = f"{config.budget.batch:,}" if tokens is None else f"about {tokens:,} tokens"
-    said = f"Budget: {config.length:,} {config.family.unit}, batches of {size}."
+    of = f"{config.length:,} {config.unit}, batches of {size}"
+    said = f"Budget: {COUNTED[config.budget.count]}{of}."
+    if config.budget.count == "compute":
+        said += " Candidates and signals are paid from it, and the examples above are the most."
     if config.family.key != "weighting":
         return said
     share = float(config.decider.get("fraction", 1.0))
@@ -620,6 +633,14 @@ def compare(
     file: RunFile,
     policies: Annotated[str, typer.Option(help="Names, or YAML mappings, with commas between.")],
     seeds: Annotated[str, typer.Option(help="Seeds with commas between.")] = "1",
+    equal: Annotated[
+        Literal["steps", "examples", "compute"] | None,
+        typer.Option(help="What all get as much of; what the file's budget counts if not given."),
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="The policy that the others are compared with; the first if not given."),
+    ] = None,
     to: StudyFolder = None,
     storage: StorageOption = None,
     workers: WorkersOption = 1,
@@ -629,20 +650,28 @@ def compare(
 ) -> None:
     """Run several policies at the same budget and compare their scores.
 
+    A policy can be given a short name of one's own with `as`. Differences to the baseline are
+    paired by seed; from two seeds on they have intervals and a test.
+
     \b
-    bursar compare small-glue.yaml --policies random,task_size --seeds 1,2,3
-    bursar compare small-glue.yaml --policies "random, {name: temperature, temperature: 2}"
+    bursar compare small-glue.yaml --policies random,task_size --seeds 1,2,3,4,5
+    bursar compare glue.yaml --policies "random, {name: temperature, temperature: 2, as: warm}"
+    bursar compare small-glue.yaml --policies random,exp3s --equal compute --baseline random
     bursar compare small-glue.yaml --policies random,task_size --workers 2
     """
     from bursar import config as configs
     from bursar.config.overrides import policy_from
+    from bursar.studies.compare import check_contestants
 
     config = configs.load(file, sets or (), data)
+    if equal is not None:
+        config = configs.with_sets(config, [f"budget.count={equal}"])
     deciders = [policy_from(said, file.parent) for said in _list_of(policies, "--policies")]
     for said in deciders:
         configs.decided_by(config, said, file.parent, "--policies")
+    check_contestants(config, deciders, baseline)
     folder = to or Path("studies") / config.name
-    _compare(config, deciders, _seeds(config, seeds), folder, quiet, storage, workers)
+    _compare(config, deciders, _seeds(config, seeds), folder, quiet, baseline, storage, workers)
 
 
 def _list_of(text: str, option: str) -> list[Any]:
@@ -663,6 +692,7 @@ def _compare(
     seeds: Sequence[int],
     to: Path,
     quiet: bool,
+    baseline: str | None = None,
     storage: str | None = None,
     workers: int = 1,
 ) -> None:
@@ -675,12 +705,16 @@ def _compare(
             deciders,
             seeds,
             to,
+            baseline=baseline,
             storage=storage,
             workers=workers,
             watch=shower.view if workers == 1 else _sent_view(quiet),
         )
     out.print(_comparison_table(comparison))
-    _report(lambda: write_comparison_report(comparison.folders, to, config.name))
+    _tell_differences(comparison)
+    _report(
+        lambda: write_comparison_report(comparison.folders, to, config.name, comparison.baseline)
+    )
 
 
 def _sent_view(quiet: bool) -> "Callable[[RunConfig, str], View]":
@@ -706,7 +740,33 @@ def _comparison_table(comparison: "Comparison") -> Table:
         table.add_row(task, *(_spread(comparison.score(name, task)) for name in comparison.runs))
     table.add_section()
     table.add_row("mean", *(_spread(comparison.score(name)) for name in comparison.runs))
+    if comparison.objective is not None:
+        outcomes = (_spread(comparison.outcome(name)) for name in comparison.runs)
+        table.add_row(comparison.objective.words, *outcomes)
+    passed = (mean(run.forward + run.backward for run in runs) for runs in comparison.runs.values())
+    table.add_row("examples passed", *(f"{count:,.0f}" for count in passed))
     return table
+
+
+def _tell_differences(comparison: "Comparison") -> None:
+    """Print how much each policy is above the baseline, and whether that may be chance."""
+    from bursar.studies.paired import how_tested, interval_words, p_words
+
+    judged = comparison.differences()
+    if not judged:
+        return
+    table = Table(Column(f"above {comparison.baseline}", no_wrap=True))
+    for policy, each in judged.items():
+        table.add_column(policy, justify="right", style="bold" if each.significant else "")
+    for task in comparison.tasks:
+        table.add_row(task, *map(interval_words, comparison.differences(task).values()))
+    table.add_section()
+    name = "mean" if comparison.objective is None else comparison.objective.words
+    table.add_row(name, *map(interval_words, judged.values()))
+    if any(each.p is not None for each in judged.values()):
+        table.add_row("p", *map(p_words, judged.values()))
+    out.print(table)
+    out.print(how_tested(judged), soft_wrap=True)
 
 
 def _spread(scores: list[float]) -> str:

@@ -74,7 +74,7 @@ class Opening(Record):
     sizes: dict[str, int]
     seed: int
     decider: dict[str, Any]
-    budget: dict[str, int]
+    budget: dict[str, int | str]
     family: str = "policy"
     format: int = FORMAT
 
@@ -133,7 +133,7 @@ class Extended(Record):
 
     kind = "extended"
     step: int
-    budget: dict[str, int]
+    budget: dict[str, int | str]
 
 
 _UNITS = tuple(family.record for family in FAMILIES.values())

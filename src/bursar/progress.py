@@ -38,6 +38,9 @@ class View(Protocol):
     def advanced(self, record: UnitRecord) -> None:
         """A unit of the budget was spent."""
 
+    def spent(self, part: float) -> None:
+        """So large a part of the budget is spent."""
+
     def evaluated(
         self, step: int, scores: Mapping[str, "Scores"], score: float, best: bool
     ) -> None:
@@ -54,6 +57,9 @@ class Quiet:
         """Nothing."""
 
     def advanced(self, record: UnitRecord) -> None:
+        """Nothing."""
+
+    def spent(self, part: float) -> None:
         """Nothing."""
 
     def evaluated(
@@ -114,6 +120,7 @@ class Bars:
     def __init__(self, progress: Progress, title: str, config: "RunConfig") -> None:
         self._progress = progress
         self._bar = progress.add_task(title, total=config.length, about="")
+        self._length = config.length
         self._recent = Recent()
 
     def reading(self, task: str, split: str, rows: int) -> None:
@@ -125,11 +132,14 @@ class Bars:
         self._progress.update(self._bar, about=text)
 
     def advanced(self, record: UnitRecord) -> None:
-        """Move the bar."""
+        """Show the latest units behind the bar."""
         self._recent.add(record)
-        self._progress.update(self._bar, completed=record.step)
         if record.step % 10 == 0:
             self._progress.update(self._bar, about=self._recent.line())
+
+    def spent(self, part: float) -> None:
+        """Move the bar."""
+        self._progress.update(self._bar, completed=round(part * self._length))
 
     def evaluated(
         self, step: int, scores: Mapping[str, "Scores"], score: float, best: bool
@@ -153,8 +163,11 @@ class Lines:
     def __init__(self, console: Console, title: str, config: "RunConfig") -> None:
         self._console = console
         self._title = title
-        self._length = config.length
         self._unit = config.family.unit.removesuffix("s")
+        self._of = f"/{config.length}" if config.budget.count == "steps" else ""
+        self._lines = min(10, config.length)
+        self._step = 0
+        self._part = 0.0
         self._recent = Recent()
         self._said: tuple[str, str] | None = None
         self._last = time.monotonic()
@@ -171,17 +184,26 @@ class Lines:
             self._say(text)
 
     def advanced(self, record: UnitRecord) -> None:
-        """Print about ten lines a run."""
+        """Take note of it."""
         self._recent.add(record)
-        if record.step % max(1, self._length // 10) == 0:
-            self._say(f"{self._unit} {record.step}/{self._length}  {self._recent.line()}")
+        self._step = record.step
+
+    def spent(self, part: float) -> None:
+        """Print about ten lines a run."""
+        before, self._part = self._part, part
+        if int(self._lines * part) > int(self._lines * before):
+            self._say(f"{self._place(self._step)}  {self._recent.line()}")
+
+    def _place(self, step: int) -> str:
+        """Return how far the run is."""
+        return f"{self._unit} {step}{self._of or f' ({self._part:.0%} of the budget)'}"
 
     def evaluated(
         self, step: int, scores: Mapping[str, "Scores"], score: float, best: bool
     ) -> None:
         """One line for each evaluation."""
         mark = " (best)" if best else ""
-        self._say(f"{self._unit} {step}/{self._length}  dev {100 * score:.1f}{mark}")
+        self._say(f"{self._place(step)}  dev {100 * score:.1f}{mark}")
 
     def _say(self, text: str) -> None:
         self._last = time.monotonic()

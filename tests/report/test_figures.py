@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -5,8 +7,11 @@ from bursar.journal import Diagnostics, Evaluation, Opening, Round, SelectionSte
 from bursar.report import History, figures, read_history
 from bursar.report.curves import MOST
 from bursar.report.figures import selection, shares, weighting
-from bursar.report.standing import Standing
+from bursar.report.figures.differences import Row
 from bursar.report.style import looks
+from bursar.studies.paired import Difference
+
+COMPUTE = {"steps": 4, "batch": 10, "count": "compute"}
 
 
 @pytest.fixture
@@ -140,7 +145,10 @@ def test_a_figure_without_its_records_is_refused(draw):
 
 def evaluated(*scores):
     opening = Opening("run", ["a"], {}, 1, {}, {})
-    records = [Evaluation(step, "dev", score, {}, {}) for step, score in scores]
+    records = [
+        Evaluation(step, "dev", score, {}, {}, forward=sum(passed))
+        for step, score, *passed in scores
+    ]
     return History(opening, evaluations=records)
 
 
@@ -159,19 +167,55 @@ def test_bands_stand_where_all_seeds_were_scored():
     assert [list(trace.x) for trace in figures.score_bands(runs).data] == [[5], [5], [5]]
 
 
-def standing(easy, hard):
-    score = (easy + hard) / 2
-    return Standing(1, score, {"easy": easy, "hard": hard}, {}, {}, 0, 0, finished=True)
+def test_bands_of_runs_that_count_compute_stand_at_parts_of_their_budgets():
+    """The same budget of 4 steps of 10, so 80 passes; one run takes more steps than the other."""
+    runs = [evaluated((1, 0.2, 20), (3, 0.4, 60)), evaluated((2, 0.4, 24), (4, 0.6, 60))]
+    runs = [replace(run, opening=replace(run.opening, budget=COMPUTE)) for run in runs]
+    low, high, mean = figures.score_bands({"random": runs, "none": []}).data
+    assert list(mean.x) == pytest.approx([100 * (20 + 24) / 2 / 80, 75])
+    assert mean.y == pytest.approx([30, 50])
+    assert low.y == pytest.approx([20, 40])
+    assert high.y == pytest.approx([40, 60])
 
 
-def test_final_scores_are_means_with_ranges_the_mean_over_tasks_last():
-    runs = {"random": [standing(0.2, 0.4), standing(0.4, 0.4)], "size": [standing(0.9, 0.1)]}
-    random, size = figures.final_scores(runs).data
-    assert list(random.x) == ["easy", "hard", "<b>mean</b>"]
-    assert random.y == pytest.approx([30, 40, 35])
-    assert random.error_y.array == pytest.approx([10, 0, 5])
-    assert random.error_y.arrayminus == pytest.approx([10, 0, 5])
-    assert size.y == pytest.approx([90, 10, 50])
+def compared():
+    """Two rows: `b` is told from `a`, `c` is not; on the task alone nobody is tested."""
+    sure = Difference(0.02, 3, 0.01, 0.03, 0.004)
+    unsure = Difference(-0.01, 3, -0.05, 0.03, 0.3)
+    return [Row("mean", {"b": sure, "c": unsure}), Row("<task>", {"b": sure, "c": unsure})]
+
+
+def test_differences_are_dots_with_intervals_around_zero():
+    figure = figures.differences(compared(), ["a", "b", "c"], "a")
+    b, c = figure.data
+    assert (b.type, b.mode) == ("scatter", "markers")
+    assert b.x == pytest.approx([2, 2])
+    assert c.x == pytest.approx([-1, -1])
+    assert (b.error_x.array, b.error_x.arrayminus) == (pytest.approx([1, 1]), pytest.approx([1, 1]))
+    assert c.error_x.array == pytest.approx([4, 4])
+    assert list(b.marker.symbol) == ["circle", "circle-open"]
+    assert list(c.marker.symbol) == ["circle-open", "circle-open"]
+    [zero] = figure.layout.shapes
+    assert (zero.x0, zero.x1) == (0, 0)
+
+
+def test_differences_have_a_row_a_task_below_what_counts_and_dots_beside_each_other():
+    figure = figures.differences(compared(), ["a", "b", "c"], "a")
+    assert list(figure.layout.yaxis.ticktext) == ["<b>mean</b>", "&lt;task&gt;"]
+    low, high = figure.layout.yaxis.range
+    assert low > 1 > 0 > high  # the first row is at the top
+    b, c = figure.data
+    assert b.y == pytest.approx([-0.3, 0.7])
+    assert c.y == pytest.approx([0.3, 1.3])
+    given = looks(["a", "b", "c"])
+    assert [b.marker.color, c.marker.color] == [given["b"].colour, given["c"].colour]
+
+
+def test_a_difference_without_an_interval_is_a_dot():
+    rows = [Row("mean", {"b": Difference(0.02, 1)})]
+    [b] = figures.differences(rows, ["a", "b"], "a").data
+    assert (b.x, b.y) == (pytest.approx([2]), pytest.approx([0]))
+    assert (list(b.error_x.array), list(b.error_x.arrayminus)) == ([0], [0])
 
 
 def test_a_task_has_the_same_colour_in_all_figures(make_run, short):

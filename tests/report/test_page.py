@@ -217,12 +217,80 @@ def test_a_comparison_starts_with_the_policies_and_marks_the_best(make_run, shor
     assert size[1:4] == ["90.0", "10.0", "50.0"]
     bold = re.findall(r'<td class="best">(.*?)</td>', page.source)
     assert bold == ["30.0", "90.0", "50.0"]
-    assert headings(page) == ["Dev score over the budget", "Final scores"]
-    assert [row[:3] for row in page.rows[4:]] == [
+    assert headings(page) == ["Differences to random", "Dev score over the budget"]
+    assert page.rows[3:5] == [
+        ["above random", "easy", "hard", "mean", "p", "seeds"],
+        ["size", "+40.0", "-20.0", "+10.0", "–", "1"],
+    ]
+    assert "no interval and no test" in page.text
+    assert [row[:3] for row in page.rows[6:]] == [
         ["random", "1", "40.0"],
         ["random", "2", "50.0"],
         ["size", "1", "50.0"],
     ]
+
+
+def test_differences_are_paired_by_seed_and_those_that_are_told_from_zero_stand_out(
+    make_run, short
+):
+    found = {
+        "base": {1: (0.5, 0.3), 2: (0.7, 0.3), 3: (0.6, 0.2)},
+        "good": {2: (0.81, 0.4), 3: (0.7, 0.3), 1: (0.6, 0.4)},
+    }
+    runs = {
+        name: [
+            make_run(*short, name=f"{name}{seed}", seed=seed, scores=scores(*pair))
+            for seed, pair in seeds.items()
+        ]
+        for name, seeds in found.items()
+    }
+    out = runs["base"][0].parent / "out"
+    page = Page(write_comparison_report(runs, out, "Pairs"))
+    assert page.rows[4][0] == "good"
+    assert page.rows[4][3] == "+10.2 (+9.4 to +10.9)"
+    assert page.rows[4][4:] == ["<0.001", "3"]
+    assert '<td class="best">&lt;0.001</td>' in page.source
+    assert "p is of a paired t-test." in page.text
+    turned = Page(write_comparison_report(runs, out, "Turned", "good"))
+    assert turned.rows[4][3] == "-10.2 (-10.9 to -9.4)"
+    assert headings(turned)[0] == "Differences to good"
+    with pytest.raises(UserError, match="baseline: unknown contestant 'bad'"):
+        write_comparison_report(runs, out, "None", "bad")
+
+
+def test_contestants_are_judged_by_the_objective_where_the_run_file_names_one(make_run, short):
+    config = "objective: {tasks: [hard], measure: loss}\n"
+    runs = {
+        name: [
+            make_run(
+                *short,
+                name=f"{name}{seed}",
+                seed=seed,
+                config=config,
+                scores=scores().replace('"step"', f'"objective": {value}, "step"'),
+            )
+            for seed, value in enumerate(values)
+        ]
+        for name, values in {"a": (-0.5, -0.75), "b": (-0.25, -0.75)}.items()
+    }
+    page = Page(write_comparison_report(runs, runs["a"][0].parent / "out", "Losses"))
+    assert page.rows[3] == ["above a", "easy", "hard", "objective, -loss", "p", "seeds"]
+    assert page.rows[4][3].startswith("+12.5 (")
+
+
+def test_an_objective_that_is_none_is_one_sentence(make_run, short):
+    runs = {"a": [make_run(*short, scores=scores(), config="objective: {tasks: 3}\n")]}
+    with pytest.raises(UserError, match=r"run.yaml: objective: expected tasks and a measure"):
+        write_comparison_report(runs, runs["a"][0], "Nonsense")
+
+
+def test_a_run_that_counts_compute_says_so(tmp_path, make_run):
+    folder = make_run()
+    path = folder / "journal.jsonl"
+    path.write_text(path.read_text().replace('"accumulate":1', '"count":"compute"'))
+    page = Page(write_run_report(folder))
+    assert "the compute of 4 steps, batches of 10" in page.texts
+    assert "0 steps are done" in page.text
 
 
 def test_a_comparison_says_when_runs_are_not_finished(make_run, short):

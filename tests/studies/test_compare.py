@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from bursar.config import RunConfig
-from bursar.studies.compare import Comparison, compare, label
+from bursar.config import Objective, RunConfig, build_decider
+from bursar.errors import UserError
+from bursar.run_info import RunInfo
+from bursar.studies.compare import Comparison, Job, compare, label
 from bursar.training.folder import Finished, Scores
 
 
@@ -82,3 +84,86 @@ def test_long_policies_have_different_folders_that_a_file_system_takes(
 def test_a_label_names_what_was_asked_for() -> None:
     assert label({"name": "random"}) == "random"
     assert label({"name": "exp3s", "eta": 0.1, "epsilon": 0}) == "exp3s(eta=0.1, epsilon=0)"
+
+
+def test_a_name_of_ones_own_is_that_of_the_table_the_folder_and_the_run(
+    called: list[tuple[RunConfig, Path]], tmp_path: Path
+) -> None:
+    warm = {"name": "temperature", "temperature": 2, "as": "warm"}
+    comparison = compare(RUN, ["random", warm, {"name": "random", "as": "again"}], [1], tmp_path)
+    assert list(comparison.runs) == ["random", "warm", "again"]
+    assert [folder.relative_to(tmp_path).as_posix() for _, folder in called] == [
+        "random/seed-1",
+        "warm/seed-1",
+        "again/seed-1",
+    ]
+    assert called[1][0].policy == warm
+
+
+def test_a_name_of_ones_own_is_no_option_of_any_decider() -> None:
+    info = RunInfo({"a": 10, "b": 10}, steps=10, batch=2)
+    for decider in (
+        {"policy": {"name": "temperature", "temperature": 2, "as": "x"}},
+        {"selection": {"name": "mt_uncertainty", "as": "x"}},
+        {"weighting": {"name": "diw", "target": "a", "as": "x"}},
+    ):
+        assert build_decider(RunConfig(tasks=["a", "b"], **decider), info) is not None
+
+
+@pytest.mark.parametrize("said", ["", "a b", "../up", "-x", 3, None, "warm\n", "a/b"])
+def test_a_name_that_is_none_is_one_sentence(said: object) -> None:
+    with pytest.raises(UserError, match="policy: as: expected a name of letters"):
+        RunConfig(tasks=["a"], policy={"name": "random", "as": said})
+
+
+def test_two_contestants_of_one_name_are_refused_before_anything_runs(
+    called: list[tuple[RunConfig, Path]], tmp_path: Path
+) -> None:
+    for twice in (["random", "random"], ["random", {"name": "task_size", "as": "random"}]):
+        with pytest.raises(UserError, match="found random twice; give one a name of its own"):
+            compare(RUN, twice, [1], tmp_path)
+    with pytest.raises(UserError, match="expected at least one contestant"):
+        compare(RUN, [], [1], tmp_path)
+    assert not called
+
+
+def test_a_study_does_not_take_another_decider_of_that_name_for_this_one() -> None:
+    def key(temperature: float, name: str | None) -> str:
+        named = {} if name is None else {"as": name}
+        policy = {"name": "temperature", "temperature": temperature, **named}
+        config = RunConfig(tasks=["a"], policy=policy)
+        return Job(label(policy), config, Path("out") / label(policy) / "seed-1").key
+
+    assert key(2, "warm").startswith("warm-")
+    assert key(2, "warm").endswith("/seed-1")
+    assert key(2, "warm") == key(2, "warm") != key(3, "warm")
+    assert key(2, None) == "temperature(temperature=2)/seed-1"
+
+
+def test_contestants_are_compared_with_the_first_or_with_the_one_that_is_named(
+    tmp_path: Path,
+) -> None:
+    rivals = ["random", "task_size", {"name": "temperature", "temperature": 2, "as": "warm"}]
+    comparison = compare(RUN, rivals, [1, 2, 3], tmp_path)
+    assert comparison.baseline == "random"
+    assert comparison.differences()["warm"].mean == pytest.approx(0.2)
+    assert list(comparison.differences("a")) == ["task_size", "warm"]
+    other = compare(RUN, rivals, [1, 2, 3], tmp_path, baseline="warm")
+    assert list(other.differences()) == ["random", "task_size"]
+    assert other.differences("a")["random"].mean == pytest.approx(-0.2)
+    with pytest.raises(UserError, match="baseline: unknown contestant 'worm'; did you mean 'warm'"):
+        compare(RUN, rivals, [1], tmp_path, baseline="worm")
+
+
+def test_contestants_are_judged_by_the_objective_if_there_is_one() -> None:
+    def run(score: float, objective: float) -> Finished:
+        return Finished(1, score, scored(score, score).tasks, 1, 1, objective)
+
+    runs = {"a": [run(0.5, -1.5), run(0.5, -1.0)], "b": [run(0.25, -1.0), run(0.25, -0.25)]}
+    # Without one, the runs' own objectives need not be the same: a weighting's is its target's.
+    assert Comparison(runs, {}).best() == "a"
+    assert Comparison(runs, {}).differences()["b"].mean == pytest.approx(-0.25)
+    judged = Comparison(runs, {}, objective=Objective(tasks=("a",), measure="loss"))
+    assert judged.best() == "b"
+    assert judged.differences()["b"].mean == pytest.approx(0.625)
+    assert judged.differences("a")["b"].mean == pytest.approx(-0.25)

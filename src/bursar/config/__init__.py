@@ -1,6 +1,6 @@
 """A run file, validated. Whatever it can say, Python can say with the same words."""
 
-from bursar.config.classes import build_decider, decider_class, is_own, own_class
+from bursar.config.classes import build_decider, decider_class, is_own, options_of, own_class
 from bursar.config.dialect import read_value, read_yaml, write_value
 from bursar.config.overrides import changed, decided_by, load, parse, with_sets
 from bursar.config.schema import OF_MACHINE, Objective, Optimizer, RunConfig, dump
@@ -17,6 +17,7 @@ __all__ = [
     "dump",
     "is_own",
     "load",
+    "options_of",
     "own_class",
     "parse",
     "read_value",

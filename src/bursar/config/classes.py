@@ -86,7 +86,7 @@ def decider_class(family: Family, spec: Mapping[str, Any], code: str | None) -> 
     cls = own_class(name, family.base, family.key, code) if own else _our_class(family, name)
     drawn = {"draws"} if family.key == "policy" else set()
     known = set(inspect.signature(cls.__init__).parameters) - NOT_OPTIONS | drawn
-    if extra := sorted(set(spec) - {"name"} - known):
+    if extra := sorted(set(spec) - {"name", "as"} - known):
         raise unknown("option", extra[0], known, f"{family.key} {name}")
     if not own:  # what a class of one's own takes is its own affair
         _check_values(cls, spec, f"{family.key} {name}")
@@ -130,13 +130,23 @@ def _our_class(family: Family, name: str) -> type[Decider]:
     return ours[name]
 
 
+def options_of(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a decider's class.
+
+    The other keys say which class, what the user calls it, and how a policy draws.
+
+    >>> options_of({"name": "temperature", "temperature": 2, "as": "warm"})
+    {'temperature': 2}
+    """
+    return {key: value for key, value in spec.items() if key not in ("name", "as", "draws")}
+
+
 def build_decider(config: "RunConfig", info: RunInfo) -> Decider:
     """Make the decider of a run, told about the run."""
     spec = config.decider
     cls = decider_class(config.family, spec, config.code)
-    options = {key: value for key, value in spec.items() if key not in ("name", "draws")}
     try:
-        decider = cls.for_run(info, **options)
+        decider = cls.for_run(info, **options_of(spec))
         if spec.get("draws") == "stratified" and isinstance(decider, Policy):
             return Stratified(decider)
     except (TypeError, ValueError, KeyError, ArithmeticError) as error:

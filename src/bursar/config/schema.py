@@ -1,5 +1,6 @@
 """What a run file can say: its sections and their defaults."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -19,6 +20,9 @@ from bursar.families import FAMILIES, Family
 from bursar.models.section import Section
 from bursar.models.spec import ModelSpec
 
+NAME = r"\w[\w.+-]*"
+"""What runs and contestants may be called: folders have their names."""
+
 
 class Budget(Section):
     """What there is to spend.
@@ -30,6 +34,10 @@ class Budget(Section):
         tokens: about how many tokens a step has instead, so that texts of different lengths get
             equal shares; a policy's steps alone can be counted so.
         accumulate: in how many parts a batch passes through the model, to save memory.
+        count: what the budget counts. `steps` are steps or rounds, whatever they cost. `examples`
+            are examples passed backward, `compute` examples passed forward and backward added up,
+            scoring and measuring included; the budget is then what plain steps of `batch` examples
+            cost, for a weighting too.
     """
 
     steps: int = Field(default=1000, ge=1)
@@ -37,6 +45,13 @@ class Budget(Section):
     batch: int = Field(default=16, ge=1)
     tokens: int | None = Field(default=None, ge=1)
     accumulate: int = Field(default=1, ge=1)
+    count: Literal["steps", "examples", "compute"] = "steps"
+
+    @model_validator(mode="after")
+    def _tokens_are_counted_in_steps(self) -> "Budget":
+        if self.tokens is not None and self.count != "steps":
+            raise ValueError(f"count: expected steps beside tokens, found {self.count}")
+        return self
 
 
 class Optimizer(Section):
@@ -125,6 +140,11 @@ class Objective(Section):
     tasks: tuple[str, ...] = Field(min_length=1)
     measure: Literal["score", "loss"] = "score"
 
+    @property
+    def words(self) -> str:
+        """What a table calls its value, which is in hundredths there and higher if better."""
+        return "objective" if self.measure == "score" else "objective, -loss"
+
 
 OF_MACHINE = ("data", "device", "code")
 """Keys in which runs of one study may differ from machine to machine."""
@@ -166,7 +186,7 @@ class RunConfig(_Deciders):  # type: ignore[misc]
     ({'name': 'random'}, 16)
     """
 
-    name: str = Field(default="run", pattern=r"^\w[\w.+-]*$")
+    name: str = Field(default="run", pattern=f"^{NAME}$")
     tasks: tuple[str | dict[str, Any], ...]
     model: ModelSpec = ModelSpec()
     budget: Budget = Budget()
@@ -203,6 +223,8 @@ class RunConfig(_Deciders):  # type: ignore[misc]
             return {"name": spec}
         if isinstance(spec, Mapping) and "name" not in spec:
             raise ValueError("expected a name among the keys")
+        if isinstance(spec, Mapping) and "as" in spec:
+            _check_name(spec["as"])
         return spec
 
     @field_validator("objective", mode="before")
@@ -253,19 +275,32 @@ class RunConfig(_Deciders):  # type: ignore[misc]
         return spec
 
     @property
+    def unit(self) -> str:
+        """The key of the budget that says how long the run is: steps, or a weighting's rounds."""
+        return self.family.unit if self.budget.count == "steps" else "steps"
+
+    @property
     def length(self) -> int:
-        """The budget in the unit of the decider's family: steps, or a weighting's rounds."""
-        return int(getattr(self.budget, self.family.unit))
+        """The budget in its unit."""
+        return int(getattr(self.budget, self.unit))
 
     @property
-    def evaluate_every(self) -> int:
-        """Units of the budget between evaluations."""
-        return self.evaluate.every or max(1, self.length // 10)
+    def evaluate_every(self) -> int | None:
+        """Steps or rounds between evaluations; None for one at each tenth of the budget."""
+        if self.evaluate.every is None and self.budget.count == "steps":
+            return max(1, self.length // 10)
+        return self.evaluate.every
 
     @property
-    def checkpoint_every(self) -> int:
-        """Units of the budget between checkpoints."""
+    def checkpoint_every(self) -> int | None:
+        """Steps or rounds between checkpoints; None for one at each tenth of the budget."""
         return self.checkpoint.every or self.evaluate_every
+
+
+def _check_name(said: Any) -> None:
+    """Raise unless a decider can be called so."""
+    if not (isinstance(said, str) and re.fullmatch(NAME, said)):
+        raise ValueError(f"as: expected a name of letters, digits and ._+-, found {said!r}")
 
 
 def dump(config: RunConfig) -> str:

@@ -30,10 +30,10 @@ SCORE_BANDS = Caption(
     "The mean over the tasks: a line is the mean of the seeds, its band reaches from the lowest "
     "seed to the highest.",
 )
-FINAL_SCORES = Caption(
-    "Final scores",
-    "A bar is the mean of the seeds, its whisker reaches from the lowest seed to the highest; "
-    "where whiskers overlap much, the difference may be chance.",
+DIFFERENCES = (
+    "A dot is the mean difference to the baseline, its line the 95% interval; a filled dot in the "
+    "first row is told from zero by the test. Tasks alone are not tested: where nothing differs, "
+    "one interval in twenty misses zero."
 )
 UTILITIES = Caption(
     "Utilities",

@@ -1,26 +1,34 @@
 """What the report of a comparison shows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from statistics import mean
 
 import numpy as np
 
 from bursar.report import captions, figures
+from bursar.report.curves import Floats
 from bursar.report.document import Plot, folded, notice, plots, table, verbatim
-from bursar.report.figures.final_scores import by_task
+from bursar.report.figures.differences import Row
 from bursar.report.folder import Folder
 from bursar.report.numbers import UNKNOWN, hundredths, span
 from bursar.report.standing import Standing
+from bursar.studies.paired import differences, how_tested, interval_words, p_words
 
 Runs = Mapping[str, Sequence[Folder]]
 
 
-def comparison_body(runs: Runs) -> list[str]:
-    """The table of deciders first, then the figures, then every run and the configuration."""
+def comparison_body(runs: Runs, baseline: str) -> list[str]:
+    """The table of deciders first, then the figures, then every run and the configuration.
+
+    Args:
+        runs: by decider, its run folders.
+        baseline: the decider that the others are compared with.
+    """
     config = next(iter(runs.values()))[0].config
     return [
         *_how_far(runs),
-        *_scores(runs),
+        *_scores(runs, baseline),
         folded("Every run", _runs_table(runs)),
         *([folded("Configuration of the first run", verbatim(config))] if config else []),
     ]
@@ -38,7 +46,7 @@ def _how_far(runs: Runs) -> list[str]:
     ]
 
 
-def _scores(runs: Runs) -> list[str]:
+def _scores(runs: Runs, baseline: str) -> list[str]:
     """Return the table and the figures of what has been scored."""
     stand = {name: [run.standing for run in seeds if run.standing] for name, seeds in runs.items()}
     stand = {name: seeds for name, seeds in stand.items() if seeds}
@@ -47,11 +55,69 @@ def _scores(runs: Runs) -> list[str]:
     histories = {
         name: [run.history for run in runs[name] if run.history.evaluations] for name in stand
     }
-    made = [
-        Plot(captions.SCORE_BANDS, figures.score_bands(histories)),
-        Plot(captions.FINAL_SCORES, figures.final_scores(stand)),
+    first = [_deciders_table(stand, _family(runs))]
+    made = [Plot(captions.SCORE_BANDS, figures.score_bands(histories))]
+    if rows := _differences(runs, baseline):
+        first.append(_differences_table(rows, baseline))
+        heading = f"Differences to {baseline}"
+        caption = f"{captions.DIFFERENCES} {how_tested(rows[0].found)}"
+        drawing = figures.differences(rows, list(runs), baseline)
+        made.insert(0, Plot(captions.Caption(heading, caption), drawing))
+    return [*first, *plots(made)]
+
+
+def _differences(runs: Runs, baseline: str) -> list[Row]:
+    """Return the differences to the baseline over finished runs; none if nobody can be compared.
+
+    The first row is what the deciders are judged by, the others are the tasks.
+    """
+    objective, tasks = runs[baseline][0].objective, runs[baseline][0].history.tasks
+    stands = {
+        name: {run.history.opening.seed: run.standing for run in seeds if run.finished}
+        for name, seeds in runs.items()
+    }
+
+    def row(name: str, value: Callable[[Standing], float]) -> Row:
+        scores = {
+            policy: {seed: value(stand) for seed, stand in by_seed.items() if stand}
+            for policy, by_seed in stands.items()
+        }
+        return Row(name, differences(scores, baseline))
+
+    judged = row("mean", lambda stand: stand.score)
+    if objective is not None:
+        judged = row(
+            objective.words,
+            lambda stand: stand.score if stand.objective is None else stand.objective,
+        )
+    return [judged, *(row(t, partial(_on, t)) for t in tasks)] if judged.found else []
+
+
+def _on(task: str, stand: Standing) -> float:
+    return stand.scores[task]
+
+
+def _differences_table(rows: Sequence[Row], baseline: str) -> str:
+    judged, *tasks = rows
+    head = [f"above {baseline}", *(row.name for row in tasks), judged.name, "p", "seeds"]
+    cells = [
+        [
+            name,
+            *(interval_words(row.found[name]) for row in (*tasks, judged)),
+            p_words(each),
+            str(each.seeds),
+        ]
+        for name, each in judged.found.items()
     ]
-    return [_deciders_table(stand, _family(runs)), *plots(made)]
+    told = {(k, len(tasks) + 2) for k, each in enumerate(judged.found.values()) if each.significant}
+    return table(head, cells, told)
+
+
+def by_task(standings: Sequence[Standing], tasks: Sequence[str]) -> Floats:
+    """Final scores by seed and task, the mean over the tasks last, shape `(seeds, tasks + 1)`."""
+    return np.array(
+        [[*(run.scores[task] for task in tasks), run.score] for run in standings], dtype=np.float64
+    )
 
 
 def _family(runs: Runs) -> str:

@@ -3,6 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
+from bursar.config import Objective, read_value
+from bursar.errors import UserError
 from bursar.report.history import History, read_history
 from bursar.report.standing import Standing, standing
 from bursar.studies.compare import label
@@ -31,8 +35,20 @@ class Folder:
         return self.standing is not None and self.standing.finished
 
     @property
+    def objective(self) -> Objective | None:
+        """What the run is for, if its run file says it."""
+        said = read_value(self.config, str(self.path / RUN)) if self.config else None
+        named = said.get("objective") if isinstance(said, dict) else None
+        try:
+            return None if named is None else Objective.model_validate(named)
+        except ValidationError:
+            raise UserError(
+                f"{self.path / RUN}: objective: expected tasks and a measure, found {named!r:.60}"
+            ) from None
+
+    @property
     def policy(self) -> str:
-        """The decider in words."""
+        """The decider in words, or what the user calls it."""
         decider = self.history.opening.decider
         return label(decider) if "name" in decider else "unknown policy"
 

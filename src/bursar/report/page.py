@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bursar.errors import UserError
+from bursar.errors import UserError, unknown
 from bursar.report.comparison_body import Runs, comparison_body
 from bursar.report.document import document, write_page
 from bursar.report.folder import read_folder
@@ -21,25 +21,37 @@ def write_run_report(folder: Path) -> Path:
     return write_page(run.path / REPORT, page)
 
 
-def write_comparison_report(runs: Mapping[str, Sequence[Path]], out: Path, title: str) -> Path:
+def write_comparison_report(
+    runs: Mapping[str, Sequence[Path]], out: Path, title: str, baseline: str | None = None
+) -> Path:
     """Write `report.html` into `out`, comparing policies over seeds; returns its path.
 
     Args:
         runs: by policy, the run folders of its seeds.
         out: the folder of the report.
         title: its heading.
+        baseline: the policy that the others are compared with; the first if None.
     """
     plotly()
     if not runs or not all(runs.values()):
         raise UserError(f"runs: expected run folders for each policy, found {dict(runs)}")
     read = {name: [read_folder(Path(path)) for path in paths] for name, paths in runs.items()}
     tasks = _common_tasks(read)
+    against = baseline if baseline is not None else next(iter(read))
+    if against not in read:
+        raise unknown("contestant", against, read, "baseline")
     lead = f"{', '.join(read)} on {', '.join(tasks)}"
-    return write_page(Path(out) / REPORT, document(title, lead, comparison_body(read)))
+    page = document(title, lead, comparison_body(read, against))
+    return write_page(Path(out) / REPORT, page)
 
 
-def write_report(folder: Path) -> Path:
-    """Write the report of a run folder, or of a study: all runs below a folder, by decider."""
+def write_report(folder: Path, baseline: str | None = None) -> Path:
+    """Write the report of a run folder, or of a study: all runs below a folder, by decider.
+
+    Args:
+        folder: of the run or study.
+        baseline: in a study, the decider that the others are compared with; the first if None.
+    """
     if (folder / JOURNAL).exists():
         return write_run_report(folder)
     runs: dict[str, list[Path]] = {}
@@ -50,7 +62,7 @@ def write_report(folder: Path) -> Path:
             f"{folder}: expected the folder of a run or of a study, found no {JOURNAL} in it or "
             "below it"
         )
-    return write_comparison_report(runs, folder, folder.resolve().name)
+    return write_comparison_report(runs, folder, folder.resolve().name, baseline)
 
 
 def _common_tasks(runs: Runs) -> list[str]:

@@ -22,6 +22,7 @@ class Standing:
         forward: examples that have passed forward through the model in all.
         backward: examples that have passed backward.
         finished: whether the budget is spent.
+        objective: the value of the run's objective, where it is known; higher is better.
     """
 
     step: int
@@ -32,6 +33,7 @@ class Standing:
     forward: int
     backward: int
     finished: bool
+    objective: float | None = None
 
 
 def standing(folder: Path, history: History) -> Standing | None:
@@ -57,6 +59,7 @@ def standing(folder: Path, history: History) -> Standing | None:
         last.forward,
         last.backward,
         finished=False,
+        objective=best.objective,
     )
 
 
@@ -71,4 +74,5 @@ def _final(run: Finished) -> Standing:
         run.forward,
         run.backward,
         finished=True,
+        objective=run.objective,
     )

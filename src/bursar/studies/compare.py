@@ -1,5 +1,6 @@
-"""Several policies on the same tasks at the same budget."""
+"""Several contestants on the same tasks at the same budget."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
@@ -7,8 +8,10 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from bursar.config import OF_MACHINE, RunConfig, changed, decided_by
+from bursar.config import OF_MACHINE, Objective, RunConfig, changed, decided_by
+from bursar.errors import UserError, unknown
 from bursar.families import FAMILIES
+from bursar.studies.paired import Difference, differences
 
 if TYPE_CHECKING:
     from optuna.trial import Trial
@@ -24,15 +27,19 @@ LONGEST = 80
 
 @dataclass(frozen=True)
 class Comparison:
-    """The finished runs of each policy.
+    """The finished runs of each contestant.
 
     Args:
-        runs: by policy, its runs, one a seed.
-        folders: by policy, their folders.
+        runs: by contestant, its runs, one a seed, in the same order of seeds.
+        folders: by contestant, their folders.
+        baseline: the contestant that the others are compared with; the first if None.
+        objective: what all runs are for; None means the mean score over all tasks.
     """
 
     runs: Mapping[str, Sequence["Finished"]]
     folders: Mapping[str, Sequence[Path]]
+    baseline: str | None = None
+    objective: Objective | None = None
 
     @property
     def tasks(self) -> list[str]:
@@ -43,17 +50,42 @@ class Comparison:
         """By seed, a policy's score on a task; on the average over tasks if None."""
         return [run.score if task is None else run.tasks[task].score for run in self.runs[policy]]
 
+    def outcome(self, policy: str) -> list[float]:
+        """By seed, what a policy is judged by: the objective, else the average over tasks.
+
+        Where no objective is named, each run still has one, but a weighting's is its target's
+        score: deciders of several families are compared by the average.
+        """
+        if self.objective is None:
+            return self.score(policy)
+        return [run.score if run.objective is None else run.objective for run in self.runs[policy]]
+
     def best(self) -> str:
-        """Return the policy with the highest mean score over the seeds."""
-        return max(self.runs, key=lambda policy: mean(self.score(policy)))
+        """Return the policy with the highest mean outcome over the seeds."""
+        return max(self.runs, key=lambda policy: mean(self.outcome(policy)))
+
+    def differences(self, task: str | None = None) -> dict[str, Difference]:
+        """Return how much each policy is above the baseline on a task; in its outcome if None."""
+        scores = {
+            policy: self.outcome(policy) if task is None else self.score(policy, task)
+            for policy in self.runs
+        }
+        by_seed = {policy: dict(enumerate(found)) for policy, found in scores.items()}
+        return differences(by_seed, self.baseline or next(iter(self.runs)))
 
 
 def label(decider: Mapping[str, Any]) -> str:
-    """Return what a table calls a policy, selector or weighting: its name and what was asked of it.
+    """Return what tables and folders call a decider: the user's name for it, if there is one.
+
+    Otherwise that is its own name and what was asked of it.
 
     >>> label({"name": "temperature", "temperature": 2})
     'temperature(temperature=2)'
+    >>> label({"name": "temperature", "temperature": 2, "as": "warm"})
+    'warm'
     """
+    if "as" in decider:
+        return str(decider["as"])
     options = ", ".join(f"{key}={value}" for key, value in decider.items() if key != "name")
     return f"{decider['name']}({options})" if options else str(decider["name"])
 
@@ -74,8 +106,14 @@ class Job:
 
     @property
     def key(self) -> str:
-        """What a study calls it."""
-        return f"{self.folder.parent.name}/{self.folder.name}"
+        """What a study calls it.
+
+        A name of the user's own does not say what was asked of the decider. So that results of
+        another decider of that name are never taken for this one's, the key does.
+        """
+        decider = self.config.decider
+        asked = f"-{_digest(json.dumps(decider, sort_keys=True))}" if "as" in decider else ""
+        return f"{self.folder.parent.name}{asked}/{self.folder.name}"
 
 
 @dataclass(frozen=True)
@@ -120,6 +158,7 @@ def compare(
     seeds: Sequence[int],
     out: Path | str,
     *,
+    baseline: str | None = None,
     storage: str | None = None,
     workers: int = 1,
     model: "Callable[[], nn.Module] | None" = None,
@@ -131,9 +170,12 @@ def compare(
 
     Args:
         config: what the runs have in common, as `run` takes it.
-        deciders: policies, selectors or weightings: names, or mappings of a name and options.
+        deciders: policies, selectors or weightings: names, or mappings of a name and options; `as`
+            among them is the name that tables, pages and folders call it by.
         seeds: paired: a seed means the same first weights and data order under every decider.
         out: the folder of the runs.
+        baseline: what the others are compared with: the name of one of the deciders; the first if
+            None.
         storage: URL of a storage that calls on several machines share the runs through, see
             `bursar.autosem`.
         workers: processes on this machine; see `bursar.autosem`.
@@ -145,16 +187,17 @@ def compare(
     from bursar.training.run import configured
 
     out, asked = Path(out), configured(config, tasks)
+    against = check_contestants(asked, deciders, baseline)
     asks = [_job(asked, decider, seed, out) for seed in seeds for decider in deciders]
     jobs = Jobs(asked, asks, model, tasks, cache, watch)
     if storage is None and workers == 1:
-        return _compared((job, jobs.run(job)) for job in asks)
+        return _compared(((job, jobs.run(job)) for job in asks), against, asked.objective)
     from bursar.studies.storage import default_url
     from bursar.studies.workers import helpers
 
     url = storage or default_url(out)
     with helpers(workers - 1, share, jobs, url):
-        return _compared(share(jobs, url))
+        return _compared(share(jobs, url), against, asked.objective)
 
 
 def share(jobs: Jobs, url: str) -> "list[tuple[Job, Finished]]":
@@ -198,17 +241,48 @@ def _job(asked: RunConfig, decider: str | Mapping[str, Any], seed: int, out: Pat
     return Job(name, own, out / _folder(name) / f"seed-{seed}")
 
 
-def _compared(done: "Iterable[tuple[Job, Finished]]") -> Comparison:
+def check_contestants(
+    config: RunConfig, deciders: Sequence[str | Mapping[str, Any]], baseline: str | None = None
+) -> str:
+    """Return the name of the baseline, or raise unless contestants can be told apart by name.
+
+    Args:
+        config: what the runs have in common.
+        deciders: as `compare` takes them.
+        baseline: the name that is asked for; the first if None.
+    """
+    names = [label(decided_by(config, each, Path(), "compare").decider) for each in deciders]
+    if not names:
+        raise UserError("compare: expected at least one contestant, found none")
+    folders = [_folder(name) for name in names]
+    for name, folder in zip(names, folders, strict=True):
+        if folders.count(folder) > 1:
+            raise UserError(
+                f"compare: expected contestants of different names, found {name} twice; give one "
+                "a name of its own with as"
+            )
+    if baseline is not None and baseline not in names:
+        raise unknown("contestant", baseline, names, "baseline")
+    return baseline if baseline is not None else names[0]
+
+
+def _compared(
+    done: "Iterable[tuple[Job, Finished]]", baseline: str, objective: Objective | None
+) -> Comparison:
     runs: dict[str, list[Finished]] = {}
     folders: dict[str, list[Path]] = {}
     for job, finished in done:
         runs.setdefault(job.label, []).append(finished)
         folders.setdefault(job.label, []).append(job.folder)
-    return Comparison(runs, folders)
+    return Comparison(runs, folders, baseline, objective)
 
 
 def _folder(name: str) -> str:
     plain = "".join(c if c.isalnum() or c in "_-=.," else "-" for c in name).strip("-")
     if len(plain) <= LONGEST:
         return plain
-    return plain[:LONGEST] + "-" + blake2b(name.encode(), digest_size=4).hexdigest()
+    return f"{plain[:LONGEST]}-{_digest(name)}"
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode(), digest_size=4).hexdigest()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import yaml
 
-from bursar.config import RunConfig, decided_by, decider_class, read_yaml
+from bursar.config import RunConfig, decided_by, decider_class, options_of, read_yaml
 from bursar.errors import UserError, unknown
 from bursar.families import FAMILIES
 from bursar.files import write_whole
@@ -260,10 +260,9 @@ def _same_settings(out: Path, settings: Settings) -> None:
 
 
 def _built(spec: Mapping[str, Any], run: Path, where: str) -> Policy:
-    options = {key: value for key, value in spec.items() if key not in ("name", "draws")}
     try:
         cls = decider_class(FAMILIES["policy"], spec, str(Path.cwd()))
-        policy = cls.for_run(_run_info(run), **options)
+        policy = cls.for_run(_run_info(run), **options_of(spec))
     except (TypeError, ValueError, KeyError, UserError) as error:
         raise UserError(f"{where}: {error}") from None
     assert isinstance(policy, Policy)
@@ -277,7 +276,8 @@ def _run_info(run: Path) -> RunInfo:
     if not isinstance(opening, Opening):
         raise UserError(f"{path}: expected the run's description in the first line, found none")
     sizes = {task: opening.sizes.get(task, 1) for task in opening.tasks}
-    return RunInfo(sizes, opening.budget.get("steps", 1), opening.budget.get("batch", 1))
+    steps, batch = (int(opening.budget.get(key, 1)) for key in ("steps", "batch"))
+    return RunInfo(sizes, steps, batch)
 
 
 def _estimated(

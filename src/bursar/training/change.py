@@ -14,7 +14,9 @@ from bursar.files import write_whole
 from bursar.journal import Extended, Journal, line_of
 from bursar.training import checkpoints
 from bursar.training.assembly import assemble
+from bursar.training.budget import is_spent
 from bursar.training.checkpoints import Snapshot
+from bursar.training.engine import Spent
 from bursar.training.folder import CHECKPOINTS, JOURNAL, RUN, SCORES, config_of, locked
 from bursar.training.prepare import Given
 from bursar.training.session import Session, check_config, digest
@@ -62,9 +64,9 @@ def change_tasks(
                 "checkpoint, and this is none"
             )
         check_config(folder, config, snapshot)
-        if snapshot.step >= config.length:
+        if is_spent(config, snapshot.step, Spent(**snapshot.state["driver"]["engine"]["spent"])):
             raise UserError(
-                f"{folder}: all {config.length} {config.family.unit} of its budget are spent; "
+                f"{folder}: all {config.length} {config.unit} of its budget are spent; "
                 "other tasks need more, given with --steps"
             )
         parts = assemble(_with_tasks(config, add, drop), tasks, None, cache, told)
@@ -97,7 +99,7 @@ def extend(folder: Path | str, length: int) -> None:
     with locked(folder):
         complete_change(folder)
         config = config_of(folder)
-        unit = config.family.unit
+        unit = config.unit
         if length <= config.length:
             raise UserError(
                 f"{folder}: expected more than the {config.length} {unit} of its budget, "

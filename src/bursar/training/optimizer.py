@@ -55,14 +55,14 @@ def _split(
     return [p for p in trained if p.ndim > 1], [p for p in trained if p.ndim <= 1]
 
 
-def set_rate(optimizer: TorchOptimizer, config: Optimizer, step: int, steps: int) -> None:
-    """Set the learning rate of a step, counted from 1: a function of the step alone."""
+def set_rate(optimizer: TorchOptimizer, config: Optimizer, step: float, steps: int) -> None:
+    """Set the learning rate of a step, counted from 1: a function of its place alone."""
     factor = rate_factor(step, steps, config.warmup)
     for group in optimizer.param_groups:
         group["lr"] = group["base_lr"] * factor
 
 
-def rate_factor(step: int, steps: int, warmup: float) -> float:
+def rate_factor(step: float, steps: int, warmup: float) -> float:
     """Rises to 1 over the warm-up, then falls to 0 behind the last step.
 
     >>> [round(rate_factor(step, 10, 0.2), 3) for step in (1, 2, 3, 10)]

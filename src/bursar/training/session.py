@@ -23,6 +23,7 @@ from bursar.models import saving
 from bursar.models.multitask import MultiTaskModel
 from bursar.training import checkpoints
 from bursar.training.assembly import Assembled, new_model
+from bursar.training.budget import counted, is_due, is_spent, part_spent
 from bursar.training.checkpoints import Snapshot
 from bursar.training.driver import Driver
 from bursar.training.engine import Engine, finite
@@ -180,9 +181,10 @@ class Session:
         try:
             with torch.random.fork_rng(), deterministic(self.config.deterministic):
                 with listening() as stop:
-                    while driver.step < self.config.length and not self._stopped_early():
+                    while not (self._is_spent(driver) or self._stopped_early()):
+                        before = self._counted(driver)
                         driver.advance()
-                        self._after(driver, stop)
+                        self._after(driver, before, stop)
                 return self.ranks.agreed(lambda: self._finish(driver))
         except RunInterruptedError as error:
             raise RunInterruptedError(f"{error}; {self._how_to_go_on()}") from None
@@ -204,21 +206,28 @@ class Session:
         patience = self.config.evaluate.patience
         return patience is not None and self.selected.stale >= patience
 
-    def _after(self, driver: Driver, stop: Stop) -> None:
+    def _is_spent(self, driver: Driver) -> bool:
+        return is_spent(self.config, driver.step, driver.engine.spent)
+
+    def _counted(self, driver: Driver) -> int:
+        return counted(self.config, driver.step, driver.engine.spent)
+
+    def _after(self, driver: Driver, before: int, stop: Stop) -> None:
         """Evaluate and write a checkpoint when it is time to."""
-        last = driver.step == self.config.length
+        config, now, last = self.config, self._counted(driver), self._is_spent(driver)
+        self.watchers.spent(part_spent(config, driver.step, driver.engine.spent))
         asked = self.ranks.stop(stop.by)
-        scored = last or driver.step % self.config.evaluate_every == 0
-        due = driver.step % self.config.checkpoint_every == 0
+        scored = last or is_due(config, config.evaluate_every, driver.step, before, now)
+        due = is_due(config, config.checkpoint_every, driver.step, before, now)
         if scored or due or asked is not None or driver.step % COMPARED == 0:
             self.ranks.check_same(lambda: self._standing(driver))
         keep = self._evaluate(driver) if scored else False
         if last or keep or due or self._stopped_early() or asked is not None:
             self.checkpoint(driver)
         if asked is not None and not last:
-            unit = self.config.family.unit[:-1]
+            of = f" of {config.length}" if config.budget.count == "steps" else ""
             raise StoppedError(
-                f"stopped behind {unit} {driver.step} of {self.config.length}, with a checkpoint; "
+                f"stopped behind {config.family.unit[:-1]} {driver.step}{of}, with a checkpoint; "
                 f"go on by `bursar resume {self.folder}`",
                 asked,
             )

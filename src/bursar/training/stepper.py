@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from bursar.tasks.batches import Batch
+from bursar.training.budget import place_of
 from bursar.training.engine import Engine, finite
 from bursar.training.optimizer import (
     build_optimizer,
@@ -69,11 +70,13 @@ class Stepper:
         """
         ranks = self._engine.ranks
         self._engine.model.train()
+        # Where the step is in the budget is known before it costs anything.
+        place = place_of(self._engine.config, number, self._engine.spent)
         self.optimizer.zero_grad(set_to_none=True)
         losses = self.losses(number, batch, weights)
         ranks.add_gradients(trained(self.optimizer))
         ranks.send(self._engine.statistics)
-        set_rate(self.optimizer, self._config, number, self._engine.config.budget.steps)
+        set_rate(self.optimizer, self._config, *place)
         longest = self._config.clip or math.inf
         length = ranks.clip(trained(self.optimizer), longest)
         self.optimizer.step()

@@ -1,7 +1,7 @@
 """Watchers: objects that are told how a run goes on."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from bursar.records import UnitRecord
 from bursar.training.folder import Scores
@@ -21,6 +21,14 @@ class Watcher(Protocol):
 
     def evaluated(self, step: int, scores: Mapping[str, Scores], score: float, best: bool) -> None:
         """The run was scored."""
+
+
+@runtime_checkable
+class BudgetWatcher(Protocol):
+    """A watcher that is told, too, how much of the budget is spent."""
+
+    def spent(self, part: float) -> None:
+        """So large a part of the budget is spent, from 0 to about 1."""
 
 
 class Watchers:
@@ -47,6 +55,12 @@ class Watchers:
         """A unit of the budget was spent."""
         for watcher in self._watchers:
             watcher.advanced(record)
+
+    def spent(self, part: float) -> None:
+        """So large a part of the budget is spent."""
+        for watcher in self._watchers:
+            if isinstance(watcher, BudgetWatcher):
+                watcher.spent(part)
 
     def evaluated(self, step: int, scores: Mapping[str, Scores], score: float, best: bool) -> None:
         """The run was scored."""

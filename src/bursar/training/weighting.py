@@ -70,6 +70,9 @@ class WeightingDriver(Driver):
         cls, decider: Weighting, config: RunConfig, sizes: Mapping[str, int]
     ) -> dict[str, float]:
         """Return the share of its data that each task sees in all rounds, each trained once."""
+        if config.budget.count != "steps":  # how many rounds that is depends on what they cost
+            examples = config.budget.steps * config.budget.batch / sum(sizes.values())
+            return {task: examples * size for task, size in sizes.items()}
         fraction = float(getattr(decider, "fraction", 1.0))
         return {task: config.budget.rounds * fraction * size for task, size in sizes.items()}
 

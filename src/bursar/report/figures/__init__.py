@@ -6,7 +6,7 @@ A family of deciders has a figure of its own: a module with `draw(history)` and 
 
 from bursar.report.figures.convergence import convergence
 from bursar.report.figures.dev_scores import dev_scores
-from bursar.report.figures.final_scores import final_scores
+from bursar.report.figures.differences import differences
 from bursar.report.figures.ratio_map import ratio_map
 from bursar.report.figures.score_bands import score_bands
 from bursar.report.figures.search_history import search_history
@@ -16,7 +16,7 @@ from bursar.report.figures.utilities import utilities
 __all__ = [
     "convergence",
     "dev_scores",
-    "final_scores",
+    "differences",
     "ratio_map",
     "score_bands",
     "search_history",

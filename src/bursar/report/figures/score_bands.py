@@ -13,18 +13,23 @@ from bursar.report.style import Look, looks, panels, plotly, safe
 def score_bands(runs: Mapping[str, Sequence[History]]) -> Any:
     """The mean dev score over the budget: a line for the mean of the seeds, a band for their range.
 
-    Where some runs count steps and others rounds, they are drawn over parts of their budgets.
+    Where some runs count steps and others rounds, or none of both, they are drawn over parts of
+    their budgets.
 
     Args:
         runs: by decider, the histories of its seeds. A point is drawn where all of them have one.
     """
     figure = panels()
     units = {run.unit for histories in runs.values() for run in histories}
-    alike = len(units) <= 1
+    counts = {run.count for histories in runs.values() for run in histories}
+    alike = len(units) <= 1 and counts <= {"steps"}
     for (name, look), histories in zip(looks(runs).items(), runs.values(), strict=True):
         steps, scores = common_scores(histories)
-        if len(steps):
+        if counts - {"steps"}:
+            places, scores = scores_in_turn(histories)
+        else:
             places = steps if alike else 100 * steps / max(run.length for run in histories)
+        if len(places):
             figure.add_traces(_band(name, look, places, 100 * scores))
     end = max((run.end for histories in runs.values() for run in histories), default=0)
     title = "".join(units) if alike else "part of the budget, %"
@@ -43,6 +48,20 @@ def common_scores(histories: Sequence[History]) -> tuple[Floats, Floats]:
     shown = [steps[k] for k in thinned(len(steps))]
     scores = np.array([[table[step] for step in shown] for table in tables], dtype=np.float64)
     return np.array(shown, dtype=np.float64), scores
+
+
+def scores_in_turn(histories: Sequence[History]) -> tuple[Floats, Floats]:
+    """Return where runs were scored for the k-th time, in % of their budgets, and the scores.
+
+    Runs that are scored at parts of their budgets come there at different steps.
+    """
+    turns = min((len(run.evaluations) for run in histories), default=0)
+    if not turns:
+        return np.empty(0), np.empty((0, 0))
+    shown = thinned(turns)
+    places = [[100 * run.part(run.evaluations[k]) for k in shown] for run in histories]
+    scores = [[run.evaluations[k].score for k in shown] for run in histories]
+    return np.array(places).mean(axis=0), np.array(scores, dtype=np.float64)
 
 
 def _band(name: str, look: Look, steps: Floats, scores: Floats) -> list[Any]:
