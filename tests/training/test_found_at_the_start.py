@@ -248,6 +248,7 @@ def test_a_score_that_a_task_has_not_is_refused(tmp_path: Path) -> None:
         ({"model": {"options": {"a": 1}}}, "model.options: the encoder cnn has no such thing"),
         ({"model": {"encoder": "lenet"}}, "task a: the model cannot read it: "),
         ({"optimizer": {"momentum": 0.5}}, "momentum: expected sgd with it, found adamw"),
+        ({"budget": {"tokens": 64, "count": "compute"}}, "count: expected steps beside tokens"),
         ({"device": "meta"}, "device: expected auto or a device here, found 'meta'"),
     ],
 )
