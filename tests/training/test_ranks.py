@@ -689,3 +689,11 @@ def test_a_second_ctrl_c_does_not_wait_unless_torchrun_sends_it(
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
     assert stop.by == signal.SIGINT
+
+
+def test_a_batch_in_pieces_has_the_losses_of_a_whole_one(folder: Path) -> None:
+    """Also where the loss is a mean over words, of which pieces have different numbers."""
+    whole, pieces = units(folder / "one" / "texts"), units(folder / "one" / "texts-in-pieces")
+    assert any("tag" in each.training_losses() for each in whole)
+    for one, other in zip(whole, pieces, strict=True):
+        assert one.training_losses() == pytest.approx(other.training_losses(), abs=NEAR)
