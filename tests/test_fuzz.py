@@ -253,7 +253,7 @@ def test_journals_are_read_or_refused(
         list(read(path))
         run = read_folder(folder)
         run_body(run)
-        comparison_body({"one": [run]})
+        comparison_body({"one": [run], "again": [run]}, "one")
     repair(path)
 
 

@@ -91,8 +91,9 @@ class Session:
             dict(self._info.sizes),
             self.config.seed,
             self.config.decider,
-            self.config.budget.model_dump(),
+            self.config.budget.model_dump(exclude={"count"}),
             self.config.family.key,
+            count=self.config.budget.count,
         )
 
     def go_on(self, snapshot: Snapshot) -> Finished:
