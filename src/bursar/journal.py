@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, Literal, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +66,7 @@ class Opening(Record):
         budget: of the run.
         family: the key of the decider's family.
         format: of the journal.
+        count: what the budget counts.
     """
 
     kind = "run"
@@ -74,9 +75,10 @@ class Opening(Record):
     sizes: dict[str, int]
     seed: int
     decider: dict[str, Any]
-    budget: dict[str, int | str]
+    budget: dict[str, int]
     family: str = "policy"
     format: int = FORMAT
+    count: Literal["steps", "examples", "compute"] = "steps"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,7 @@ class Extended(Record):
 
     kind = "extended"
     step: int
-    budget: dict[str, int | str]
+    budget: dict[str, int]
 
 
 _UNITS = tuple(family.record for family in FAMILIES.values())

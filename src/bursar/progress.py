@@ -94,7 +94,7 @@ class Recent:
         return f"loss {sum(losses) / len(losses):.3f}" if losses else ""
 
     def _speed(self) -> str:
-        passed = self._times[-1] - self._times[0]
+        passed = self._times[-1] - self._times[0] if self._times else 0.0
         tokens = sum(getattr(record, "tokens", None) or 0 for record in list(self._records)[1:])
         return f"{tokens / passed:,.0f} tokens/s" if passed > 0 and tokens else ""
 

@@ -11,7 +11,7 @@ from bursar.report.figures.differences import Row
 from bursar.report.style import looks
 from bursar.studies.paired import Difference
 
-COMPUTE = {"steps": 4, "batch": 10, "count": "compute"}
+COMPUTE = Opening("run", ["a"], {}, 1, {}, {"steps": 4, "batch": 10}, count="compute")
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def test_bands_stand_where_all_seeds_were_scored():
 def test_bands_of_runs_that_count_compute_stand_at_parts_of_their_budgets():
     """The same budget of 4 steps of 10, so 80 passes; one run takes more steps than the other."""
     runs = [evaluated((1, 0.2, 20), (3, 0.4, 60)), evaluated((2, 0.4, 24), (4, 0.6, 60))]
-    runs = [replace(run, opening=replace(run.opening, budget=COMPUTE)) for run in runs]
+    runs = [replace(run, opening=COMPUTE) for run in runs]
     low, high, mean = figures.score_bands({"random": runs, "none": []}).data
     assert list(mean.x) == pytest.approx([100 * (20 + 24) / 2 / 80, 75])
     assert mean.y == pytest.approx([30, 50])

@@ -287,7 +287,7 @@ def test_an_objective_that_is_none_is_one_sentence(make_run, short):
 def test_a_run_that_counts_compute_says_so(tmp_path, make_run):
     folder = make_run()
     path = folder / "journal.jsonl"
-    path.write_text(path.read_text().replace('"accumulate":1', '"count":"compute"'))
+    path.write_text(path.read_text().replace('"count":"steps"', '"count":"compute"'))
     page = Page(write_run_report(folder))
     assert "the compute of 4 steps, batches of 10" in page.texts
     assert "0 steps are done" in page.text

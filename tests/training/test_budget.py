@@ -162,7 +162,7 @@ def test_all_are_scored_ten_times_however_many_steps_they_take(
         assert sum(isinstance(each, Evaluation) for each in records) == 10
         steps.append(sum(isinstance(each, UnitRecord) for each in records))
         assert isinstance(records[0], Opening)
-        assert records[0].budget["count"] == "compute"
+        assert records[0].count == "compute"
     random, exp3s, selected = steps
     assert exp3s < 0.75 * random  # a gain is one pass more beside two
     assert selected < exp3s  # candidates of three tasks

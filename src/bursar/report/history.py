@@ -50,23 +50,20 @@ class History:
         return max((kind[-1].step for kind in kinds if kind), default=0)
 
     @property
-    def count(self) -> str:
-        """What the budget counts: steps (or rounds), examples or compute."""
-        return str(self.opening.budget.get("count", "steps"))
-
-    @property
     def length(self) -> int:
         """The whole budget in steps or rounds; what was spent of it where the journal is silent."""
         return int(self.opening.budget.get(self.family.unit) or max(1, self.end))
 
     def part(self, evaluation: Evaluation) -> float:
         """Return the part of the budget that was spent when the run was scored."""
-        if self.count == "steps":
-            return evaluation.step / self.length
-        steps, batch = (int(self.opening.budget[key]) for key in ("steps", "batch"))
-        if self.count == "examples":
-            return evaluation.backward / (steps * batch)
-        return (evaluation.forward + evaluation.backward) / (2 * steps * batch)
+        budget = self.opening.budget
+        examples = budget.get("steps", 0) * budget.get("batch", 0) or 1
+        match self.opening.count:
+            case "examples":
+                return evaluation.backward / examples
+            case "compute":
+                return (evaluation.forward + evaluation.backward) / (2 * examples)
+        return evaluation.step / self.length
 
     @property
     def seconds(self) -> float:

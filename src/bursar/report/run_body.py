@@ -31,7 +31,7 @@ def _how_far(run: Folder) -> list[str]:
         return []
     history = run.history
     done, budget = history.end, history.opening.budget.get(history.family.unit)
-    of = f" of {budget:,}" if budget and history.count == "steps" else ""
+    of = f" of {budget:,}" if budget and history.opening.count == "steps" else ""
     state = "the scores are the best so far" if run.standing else "it has not been scored yet"
     return [
         notice(
@@ -52,8 +52,8 @@ def _facts(run: Folder) -> dict[str, str]:
         facts[f"score of the target, {target}"] = hundredths(stands.scores[target])
     facts |= {history.family.key: run.policy, "seed": str(history.opening.seed)}
     facts["budget"] = budget_words(history.opening.budget, history.family.unit)
-    if history.count != "steps":
-        facts["budget"] = f"the {history.count} of {budget_words(history.opening.budget, 'steps')}"
+    if (count := history.opening.count) != "steps":
+        facts["budget"] = f"the {count} of {budget_words(history.opening.budget, 'steps')}"
     if stands:
         facts["examples forward"] = f"{stands.forward:,}"
         facts["examples backward"] = f"{stands.backward:,}"

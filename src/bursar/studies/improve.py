@@ -276,8 +276,7 @@ def _run_info(run: Path) -> RunInfo:
     if not isinstance(opening, Opening):
         raise UserError(f"{path}: expected the run's description in the first line, found none")
     sizes = {task: opening.sizes.get(task, 1) for task in opening.tasks}
-    steps, batch = (int(opening.budget.get(key, 1)) for key in ("steps", "batch"))
-    return RunInfo(sizes, steps, batch)
+    return RunInfo(sizes, opening.budget.get("steps", 1), opening.budget.get("batch", 1))
 
 
 def _estimated(

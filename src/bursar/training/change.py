@@ -113,7 +113,7 @@ def extend(folder: Path | str, length: int) -> None:
         check_config(folder, config, snapshot)
         budget = config.budget.model_dump(exclude_none=True) | {unit: length}
         longer = changed(config, {"budget": budget}, "budget")
-        line = line_of(Extended(snapshot.step, budget))
+        line = line_of(Extended(snapshot.step, longer.budget.model_dump(exclude={"count"})))
         position = snapshot.state["journal"]
         state = snapshot.state | {
             "config": digest(longer),

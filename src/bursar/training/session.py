@@ -120,8 +120,9 @@ class Session:
             dict(self._info.sizes),
             self.config.seed,
             self.config.decider,
-            self.config.budget.model_dump(exclude_none=True),
+            self.config.budget.model_dump(exclude={"count"}, exclude_none=True),
             self.config.family.key,
+            count=self.config.budget.count,
         )
 
     def go_on(self, snapshot: Snapshot) -> Finished:

@@ -21,7 +21,7 @@ def score_bands(runs: Mapping[str, Sequence[History]]) -> Any:
     """
     figure = panels()
     units = {run.unit for histories in runs.values() for run in histories}
-    counts = {run.count for histories in runs.values() for run in histories}
+    counts = {run.opening.count for histories in runs.values() for run in histories}
     alike = len(units) <= 1 and counts <= {"steps"}
     for (name, look), histories in zip(looks(runs).items(), runs.values(), strict=True):
         steps, scores = common_scores(histories)
