@@ -113,7 +113,9 @@ def extend(folder: Path | str, length: int) -> None:
         check_config(folder, config, snapshot)
         budget = config.budget.model_dump(exclude_none=True) | {unit: length}
         longer = changed(config, {"budget": budget}, "budget")
-        line = line_of(Extended(snapshot.step, longer.budget.model_dump(exclude={"count"})))
+        line = line_of(
+            Extended(snapshot.step, longer.budget.model_dump(exclude={"count"}, exclude_none=True))
+        )
         position = snapshot.state["journal"]
         state = snapshot.state | {
             "config": digest(longer),
