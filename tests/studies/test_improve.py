@@ -42,7 +42,7 @@ def make_run(config: RunConfig, folder: Path, **_: object) -> None:
     policy = build_decider(config, RunInfo(SIZES, config.budget.steps, config.budget.batch))
     assert isinstance(policy, Policy)
     rng = stream(config.seed, "draws")
-    budget = config.budget.model_dump()
+    budget = config.budget.model_dump(exclude={"count"}, exclude_none=True)
     opening = Opening("run", TASKS, SIZES, config.seed, {"policy": config.policy}, budget)
     with Journal.create(folder / "journal.jsonl", opening) as journal:
         for step in range(config.budget.steps):

@@ -464,10 +464,10 @@ def stopped_at(step: int, rank: int) -> Any:
     """Within it, one rank gets SIGUSR1 in a step."""
     after = session.Session._after
 
-    def asked(self: Any, driver: Any, stop: Any) -> None:
+    def asked(self: Any, driver: Any, before: int, stop: Any) -> None:
         if driver.step == step and self.ranks.rank == rank:
             signal.raise_signal(signal.SIGUSR1)
-        after(self, driver, stop)
+        after(self, driver, before, stop)
 
     return patch.object(session.Session, "_after", asked)
 
