@@ -151,3 +151,24 @@ def test_whoever_decides_can_read_every_kind(
     own = config(folder, 4, **decides)
     own = own.model_copy(update={"budget": own.budget.model_copy(update={"rounds": 1})})
     assert set(run(own, tmp_path / "run").tasks) == set(KINDS)
+
+
+def test_scores_of_a_span_task_count_questions_and_not_windows(tmp_path: Path) -> None:
+    long = " ".join(WORDS * 6)
+    answers = [{"text": "red", "answer_start": 0}]
+    lines = [json.dumps({"text": "first?", "context": long, "label": answers})] * 8
+    (tmp_path / "q.jsonl").write_text("\n".join(lines) + "\n")
+    files = dict.fromkeys(("train", "dev"), str(tmp_path / "q.jsonl"))
+    columns = {"text": "text", "pair": "context", "label": "label"}
+    said = RunConfig(
+        tasks=[{"name": "q", "kind": "span", **files, **columns}],
+        model={"encoder": "small", "layers": 1, "width": 16, "max_length": 24},
+        budget={"steps": 1, "batch": 4},
+        device="cpu",
+    )
+    done = run(said, tmp_path / "run", cache=tmp_path / "cache")
+    loaded = load_run(tmp_path / "run")
+    [(name, task)] = loaded.tasks.items()
+    split = read_split(task, "dev", loaded.tokenizer, tmp_path / "cache")
+    assert len(split) > split.rows == 8
+    assert done.tasks[name].examples == 8

@@ -264,12 +264,16 @@ def test_active_refuses_its_options_in_any_loop() -> None:
             ActivePrioritization(["a"], **options)  # type: ignore[arg-type]
 
 
-def test_an_encoder_with_a_decoder_is_refused_before_data_are_read(tmp_path: Path) -> None:
-    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
-    transformers.T5Config(vocab_size=32, **sizes).save_pretrained(tmp_path / "t5")
+@pytest.mark.parametrize("family", ["t5", "bart"])
+def test_an_encoder_with_a_decoder_is_refused_before_data_are_read(
+    family: str, tmp_path: Path
+) -> None:
+    config = {"t5": transformers.T5Config, "bart": transformers.BartConfig}[family]
+    config(vocab_size=32, d_model=16).save_pretrained(tmp_path / family)
     task = {"name": "n", "train": "none.csv", "dev": "none.csv", "text": "text", "label": "y"}
-    config = {"tasks": [task], "model": {"encoder": str(tmp_path / "t5")}}
-    refused(config, tmp_path / "run", "is a t5, which has a decoder beside its encoder")
+    said = {"tasks": [task], "model": {"encoder": str(tmp_path / family)}}
+    words = f"is a {family}, which has a decoder beside its encoder"
+    refused(said, tmp_path / "run", words)
 
 
 def test_a_number_of_any_positions_is_no_limit() -> None:
