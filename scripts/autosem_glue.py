@@ -24,8 +24,8 @@ from typing import Any
 
 from bursar.config import RunConfig, changed, decided_by, load
 from bursar.files import write_whole
-from bursar.studies.autosem import Settings, autosem
-from bursar.studies.autosem.spent import Spent
+from bursar.studies.autosem import AutosemSettings, autosem
+from bursar.studies.autosem.spent import StageCost
 from bursar.training.run import run
 
 FILE = Path(__file__).parent.parent / "examples" / "autosem-glue.yaml"
@@ -65,9 +65,9 @@ def outcome(config: RunConfig, primary: str, variant: str, options: Any) -> dict
         asked = {"tasks": [primary], "objective": primary}
         alone = decided_by(changed(config, asked, "script"), "random", Path(), "script")
         done = run(alone, folder, resume=True)
-        return {"score": done.objective, "steps": Spent.on(folder).steps, "ratio": {primary: 1}}
+        return {"score": done.objective, "steps": StageCost.on(folder).steps, "ratio": {primary: 1}}
     settings = replace(
-        Settings(**VARIANTS[variant]),
+        AutosemSettings(**VARIANTS[variant]),
         rounds=options.rounds,
         trials=options.trials or TRIALS[primary],
     )

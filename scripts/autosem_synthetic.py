@@ -23,7 +23,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from bursar.files import write_whole
-from bursar.studies.autosem import AutosemResult, Settings, autosem
+from bursar.studies.autosem import AutosemResult, AutosemSettings, autosem
 from bursar.studies.auxiliaries import AUXILIARIES, PRIMARY, auxiliary_tasks, network
 
 CONFIG = {
@@ -33,10 +33,10 @@ CONFIG = {
 }
 FIRST = 201  # the test bed and the defaults were looked at with smaller seeds
 VARIANTS = {
-    "full": Settings(),
-    "cheaper": Settings(prune=True, warm_start=True),
-    "short trials": Settings(prune=True, warm_start=True, trial_budget=0.5),
-    "all three": Settings(without="selection"),
+    "full": AutosemSettings(),
+    "cheaper": AutosemSettings(prune=True, warm_start=True),
+    "short trials": AutosemSettings(prune=True, warm_start=True, trial_budget=0.5),
+    "all three": AutosemSettings(without="selection"),
 }
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bursar.config import RunConfig
     from bursar.studies.autosem import AutosemResult
     from bursar.studies.compare import Comparison
-    from bursar.studies.improve import PolicyEstimate, Settings
+    from bursar.studies.improve import ImproveSettings, PolicyEstimate
     from bursar.training.folder import Finished, Scores
     from bursar.training.inference import Prediction
 
@@ -818,12 +818,12 @@ def autosem(
     bursar autosem glue.yaml --primary glue/rte --storage postgresql://user@host/studies
     """
     from bursar import config as configs
-    from bursar.studies.autosem import Settings
+    from bursar.studies.autosem import AutosemSettings
     from bursar.studies.autosem import autosem as run_study
 
     config = configs.load(file, sets or (), data)
     folder = to or Path("studies") / f"{config.name}-autosem"
-    settings = Settings(
+    settings = AutosemSettings(
         rounds=rounds,
         batches=batches,
         trials=trials,
@@ -953,9 +953,9 @@ def improve(
     bursar run small-glue.yaml --set policy=policy.yaml --out runs/better
     bursar improve --iterations 2 small-glue.yaml
     """
-    from bursar.studies.improve import Settings, improve_runs
+    from bursar.studies.improve import ImproveSettings, improve_runs
 
-    settings = Settings(_weight(weight), solver, pool, phases, reward)
+    settings = ImproveSettings(_weight(weight), solver, pool, phases, reward)
     if iterations:
         _loop(sources, iterations, to, settings, force, data, quiet)
         return
@@ -978,7 +978,7 @@ def _loop(
     sources: list[Path],
     iterations: int,
     to: Path | None,
-    settings: "Settings",
+    settings: "ImproveSettings",
     force: bool,
     data: str | None,
     quiet: bool,

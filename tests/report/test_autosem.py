@@ -14,7 +14,7 @@ from bursar.policies import Utility
 from bursar.report import figures
 from bursar.report.autosem import write_autosem_report
 from bursar.search import RatioSpace
-from bursar.studies.autosem import AutosemResult, FinalRun, Search, Selection, Spent, Tried
+from bursar.studies.autosem import AutosemResult, FinalRun, Search, SelectedTasks, StageCost, Tried
 
 UTILITIES = [
     Utility("p<b>", 0.8, 0.6, 0.95, 40, 8.0, 2.0),
@@ -27,7 +27,9 @@ def tried(space: RatioSpace, count: int) -> list[Tried]:
     """Trials whose value falls with the share of the first auxiliary; the last one was pruned."""
     ratios = space.grid(count)
     return [
-        Tried(k, ratio, 0.8 - 0.3 * space.shares(ratio)[0], k == count - 1, Spent(10, 80, 80), {})
+        Tried(
+            k, ratio, 0.8 - 0.3 * space.shares(ratio)[0], k == count - 1, StageCost(10, 80, 80), {}
+        )
         for k, ratio in enumerate(ratios)
     ]
 
@@ -77,8 +79,8 @@ def test_the_map_of_several_leaves_room_for_the_primary(auxiliaries: Any) -> Non
 
 def result(folder: Path, utilities: list[Utility]) -> AutosemResult:
     search = found()
-    selection = Selection(("x", "y"), utilities, Spent(2000, 1, 1))
-    return AutosemResult("p<b>", selection, search, [FinalRun(1, folder, 0.8, Spent())])
+    selection = SelectedTasks(("x", "y"), utilities, StageCost(2000, 1, 1))
+    return AutosemResult("p<b>", selection, search, [FinalRun(1, folder, 0.8, StageCost())])
 
 
 def test_the_page_says_what_helps_and_at_what_price(tmp_path: Path) -> None:
@@ -97,6 +99,6 @@ def test_a_study_without_selection_has_no_utilities_to_show(tmp_path: Path) -> N
 def test_that_nothing_helps_is_said() -> None:
     space = RatioSpace("p", ("x",))
     ratios = [{"p": 1, "x": 0}, {"p": 1, "x": 1}]
-    trials = [Tried(k, r, 0.7 - 0.1 * k, False, Spent(5), {}) for k, r in enumerate(ratios)]
-    made = AutosemResult("p", Selection(("x",)), Search(space, trials), [])
+    trials = [Tried(k, r, 0.7 - 0.1 * k, False, StageCost(5), {}) for k, r in enumerate(ratios)]
+    made = AutosemResult("p", SelectedTasks(("x",)), Search(space, trials), [])
     assert made.verdict() == "No candidate helps p: alone it is best, 70.0; 10 steps were spent."

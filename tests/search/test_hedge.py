@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bursar.search.hedge import Round, known_rewards, probabilities, total
+from bursar.search.hedge import Nomination, known_rewards, probabilities, total
 
 gains = st.lists(st.floats(-1e3, 1e3), min_size=3, max_size=3)
 
@@ -35,8 +35,8 @@ def test_without_gains_or_without_eta_all_are_equally_likely() -> None:
 
 
 def test_a_trial_is_rewarded_once_and_the_earlier_word_stands() -> None:
-    first = Round({}, "ei", {3: {"ei": 1.0}, 4: {"ei": 2.0}})
-    second = Round({}, "ei", {4: {"ei": 9.0}, 5: {"ei": 4.0}})
+    first = Nomination({}, "ei", {3: {"ei": 1.0}, 4: {"ei": 2.0}})
+    second = Nomination({}, "ei", {4: {"ei": 9.0}, 5: {"ei": 4.0}})
     known = known_rewards([first, second])
     assert known == {3: {"ei": 1.0}, 4: {"ei": 2.0}, 5: {"ei": 4.0}}
     assert total(known.values(), ["ei"]) == {"ei": 7.0}
@@ -44,5 +44,5 @@ def test_a_trial_is_rewarded_once_and_the_earlier_word_stands() -> None:
 
 def test_a_round_survives_json() -> None:
     nominees = {"pi": {"x": 1, "y": None}, "ei": {"x": 0.1, "y": "a"}}
-    original = Round(nominees, "pi", {7: {"pi": 0.25, "ei": -1.0}}, {"pi": 0.25, "ei": -1.0})
-    assert Round.from_json(json.loads(json.dumps(original.to_json()))) == original
+    original = Nomination(nominees, "pi", {7: {"pi": 0.25, "ei": -1.0}}, {"pi": 0.25, "ei": -1.0})
+    assert Nomination.from_json(json.loads(json.dumps(original.to_json()))) == original

@@ -12,7 +12,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 import bursar.search
 from bursar.errors import UserError
 from bursar.search import GPHedgeSampler, RatioSpace
-from bursar.search.history import History
+from bursar.search.history import StudyHistory
 from bursar.search.process import FUNCTIONS, Process
 from bursar.search.space import Space
 
@@ -237,7 +237,7 @@ def test_a_pruned_trial_counts_with_its_last_report_within_the_range_of_finished
     study = studied(trials=5)
     finished = [-trial.value for trial in study.trials]
     study.add_trial(pruned(reports, report))
-    history = History.read(study, study.ask()._cached_frozen_trial, Space.of(GRID))
+    history = StudyHistory.read(study, study.ask()._cached_frozen_trial, Space.of(GRID))
     expected = {"worst": [min(finished)], "best": [max(finished)], None: []}[counted]
     assert history.values.tolist() == finished + expected
     assert (0.0, 0.0) in history.taken

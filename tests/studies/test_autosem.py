@@ -19,9 +19,9 @@ from bursar.policies.thompson import helpful
 from bursar.progress import Quiet
 from bursar.records import UnitRecord
 from bursar.search import RatioSpace
-from bursar.studies.autosem import AutosemResult, Settings, autosem
+from bursar.studies.autosem import AutosemResult, AutosemSettings, autosem
 from bursar.studies.autosem.search import Search, Tried
-from bursar.studies.autosem.spent import Spent
+from bursar.studies.autosem.spent import StageCost
 from bursar.studies.autosem.warm_start import nearest, suggested
 from bursar.studies.auxiliaries import AUXILIARIES, Sizes, auxiliary_tasks, network
 from bursar.training.folder import config_of, finished
@@ -33,12 +33,12 @@ CONFIG = {
     "optimizer": {"lr": 3e-3, "head_factor": 1},
     "evaluate": {"every": 4},
 }
-TINY = Settings(
+TINY = AutosemSettings(
     rounds=15, batches=2, trials=6, initial=3, primary_range=(1, 3), auxiliary_range=(0, 1)
 )
 
 
-def study(out: Path, settings: Settings = TINY, **options: Any) -> AutosemResult:
+def study(out: Path, settings: AutosemSettings = TINY, **options: Any) -> AutosemResult:
     return autosem(
         options.pop("config", CONFIG),
         options.pop("primary", "primary"),
@@ -103,7 +103,7 @@ def test_the_final_training_has_the_best_ratio_and_each_seed(whole: Any) -> None
     result, folder = whole
     first, second = result.finals
     assert first.folder == folder / "search" / f"trial-{result.search.best.number:03d}"
-    assert (first.value, first.spent) == (result.search.best.value, Spent())
+    assert (first.value, first.spent) == (result.search.best.value, StageCost())
     assert second.folder == folder / "final" / "seed-7"
     assert config_of(second.folder).seed == 7
     assert second.spent.steps == 12
@@ -230,9 +230,9 @@ def test_the_nearest_ratio_is_the_one_that_all_ratios_show() -> None:
 def test_a_draw_goes_to_the_earlier_trial() -> None:
     space = RatioSpace("p", ("x",))
     tried = [
-        Tried(0, {"p": 1, "x": 0}, 0.5, False, Spent(), {}),
-        Tried(1, {"p": 1, "x": 1}, 0.9, True, Spent(), {}),
-        Tried(2, {"p": 2, "x": 1}, 0.5, False, Spent(), {}),
+        Tried(0, {"p": 1, "x": 0}, 0.5, False, StageCost(), {}),
+        Tried(1, {"p": 1, "x": 1}, 0.9, True, StageCost(), {}),
+        Tried(2, {"p": 2, "x": 1}, 0.5, False, StageCost(), {}),
     ]
     assert Search(space, tried).best.number == 0
 
@@ -266,7 +266,7 @@ def test_bad_input_is_one_sentence(options: dict[str, Any], sentence: str, tmp_p
 )
 def test_bad_settings_are_one_sentence(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
-        Settings(**options)
+        AutosemSettings(**options)
 
 
 def test_a_candidate_without_dev_data_is_one_sentence(tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_the_search_finds_that_the_helpful_task_helps(tmp_path: Path) -> None:
     # In eight seeds the gain was 0.207 with a standard deviation of 0.054, so that a gain below
     # 0.03 is 3.3 deviations away: a false alarm in about 2,000 seeds.
     config = CONFIG | {"budget": {"steps": 300, "batch": 16}, "evaluate": {"every": 100}}
-    settings = Settings(
+    settings = AutosemSettings(
         trials=4, initial=2, primary_range=(1, 1), auxiliary_range=(0, 3), without="selection"
     )
     tasks = auxiliary_tasks(2, Sizes(auxiliary=1000, dev=500))

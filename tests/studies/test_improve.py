@@ -24,7 +24,7 @@ from bursar.policies import Outcome, Policy, Schedule
 from bursar.rng import stream
 from bursar.run_info import RunInfo
 from bursar.studies.improve import (
-    Settings,
+    ImproveSettings,
     estimate_runs,
     improve_loop,
     improve_runs,
@@ -78,7 +78,7 @@ def test_improving_writes_a_policy_file_that_a_run_takes(
 
 
 def test_what_is_to_be_printed_is_there(run: Path, tmp_path: Path) -> None:
-    judged = improve_runs([run], tmp_path / "policy.yaml", Settings(entropy_weight=2.0))
+    judged = improve_runs([run], tmp_path / "policy.yaml", ImproveSettings(entropy_weight=2.0))
     log = Log.from_journal(run)
     assert [share.task for share in judged.shares] == TASKS
     assert judged.shares[0].before == np.mean(log.actions == 0)
@@ -90,12 +90,12 @@ def test_what_is_to_be_printed_is_there(run: Path, tmp_path: Path) -> None:
 
 
 def test_the_chosen_entropy_weight_is_told(run: Path, tmp_path: Path) -> None:
-    judged = improve_runs([run], tmp_path / "policy.yaml", Settings(entropy_weight="auto"))
+    judged = improve_runs([run], tmp_path / "policy.yaml", ImproveSettings(entropy_weight="auto"))
     assert judged.entropy_weight == entropy_weight(Log.from_journal(run))
 
 
 def test_phases_become_a_schedule(run: Path, tmp_path: Path) -> None:
-    judged = improve_runs([run], tmp_path / "policy.yaml", Settings(phases=3))
+    judged = improve_runs([run], tmp_path / "policy.yaml", ImproveSettings(phases=3))
     spec, policy = read_policy(tmp_path / "policy.yaml", run)
     assert isinstance(policy, Schedule)
     assert spec == judged.policy
@@ -138,8 +138,8 @@ def test_a_bad_policy_file_gets_a_sentence(run: Path, tmp_path: Path, text: str,
 
 def test_an_unknown_reward_is_refused(run: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="unknown reward"):
-        improve_runs([run], tmp_path / "p.yaml", Settings(reward="gains"))
-    judged = improve_runs([run], tmp_path / "p.yaml", Settings(reward="prediction_gain"))
+        improve_runs([run], tmp_path / "p.yaml", ImproveSettings(reward="gains"))
+    judged = improve_runs([run], tmp_path / "p.yaml", ImproveSettings(reward="prediction_gain"))
     assert judged.earned == pytest.approx(0.01)
 
 
@@ -181,7 +181,7 @@ def test_a_policy_file_of_ours_is_written_again_unless_it_was_changed(
 ) -> None:
     path = tmp_path / "policy.yaml"
     improve_runs([run], path)
-    improve_runs([run], path, Settings(phases=2))
+    improve_runs([run], path, ImproveSettings(phases=2))
     assert read_policy(path, run)[0]["name"] == "schedule"
     path.write_text(path.read_text() + "# and a note of mine\n")
     with pytest.raises(UserError, match="--force"):
@@ -242,7 +242,7 @@ def test_a_loop_does_not_go_on_under_other_settings(config: RunConfig, tmp_path:
     improve_loop(config, 1, tmp_path / "loop")
     improve_loop(config, 2, tmp_path / "loop")
     with pytest.raises(UserError, match="settings"):
-        improve_loop(config, 2, tmp_path / "loop", Settings(entropy_weight=0.5))
+        improve_loop(config, 2, tmp_path / "loop", ImproveSettings(entropy_weight=0.5))
 
 
 def command(*words: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from bursar.config import RunConfig
 from bursar.progress import Quiet
 from bursar.records import UnitRecord
-from bursar.studies.autosem import AutosemResult, Settings, autosem
+from bursar.studies.autosem import AutosemResult, AutosemSettings, autosem
 
 CONFIG = {
     "name": "shared",
@@ -20,7 +20,7 @@ CONFIG = {
     "evaluate": {"every": 4, "examples": 50},
 }
 # Seven different ratios, all of which are tried: whatever order they come in, the best is the same.
-SETTINGS = Settings(
+SETTINGS = AutosemSettings(
     trials=7, initial=3, primary_range=(1, 2), auxiliary_range=(0, 1), without="selection"
 )
 

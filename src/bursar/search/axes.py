@@ -177,7 +177,7 @@ class Levels(Axis):
 
 
 @dataclass(frozen=True)
-class Choices(Axis):
+class UnorderedAxis(Axis):
     """A choice without order, a column for each.
 
     Args:
@@ -228,7 +228,7 @@ def axis(name: str, distribution: "BaseDistribution") -> Axis:
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if isinstance(distribution, CategoricalDistribution):
-        return Choices(name, distribution)
+        return UnorderedAxis(name, distribution)
     if not isinstance(distribution, FloatDistribution | IntDistribution):
         raise TypeError(f"{name}: expected a distribution of Optuna's, found {distribution!r}")
     low, high, step = distribution.low, distribution.high, distribution.step

@@ -28,7 +28,7 @@ def probabilities(gains: Array, eta: float) -> Array:
 
 
 @dataclass(frozen=True)
-class Round:
+class Nomination:
     """What was nominated for one trial, and what was found out about earlier nominees.
 
     Args:
@@ -54,13 +54,13 @@ class Round:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Round":
+    def from_json(cls, value: Mapping[str, Any]) -> "Nomination":
         """Return the round that `to_json` described."""
         rewards = {int(number): means for number, means in value["rewards"].items()}
         return cls(value["nominees"], value["followed"], rewards, value["gains"])
 
 
-def known_rewards(rounds: Iterable[Round]) -> dict[int, Mapping[str, float]]:
+def known_rewards(rounds: Iterable[Nomination]) -> dict[int, Mapping[str, float]]:
     """Return by trial number the rewards of its nominees, each trial counted once.
 
     Two workers that look at the same moment may both have rewarded a trial; the earlier round's

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bursar.search.axes import Array
-from bursar.search.hedge import Round
+from bursar.search.hedge import Nomination
 from bursar.search.space import Key, Space
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _ROUND = "gp_hedge:round"
 
 
 @dataclass(frozen=True)
-class History:
+class StudyHistory:
     """The trials of a study other than the one that a point is wanted for.
 
     Args:
@@ -37,10 +37,10 @@ class History:
     numbers: frozenset[int]
     pending: Array
     taken: frozenset[Key]
-    rounds: Mapping[int, Round]
+    rounds: Mapping[int, Nomination]
 
     @classmethod
-    def read(cls, study: "Study", trial: "FrozenTrial", space: Space) -> "History":
+    def read(cls, study: "Study", trial: "FrozenTrial", space: Space) -> "StudyHistory":
         """Return what the storage knows now.
 
         Args:
@@ -60,7 +60,7 @@ class History:
             numbers=frozenset(values),
             pending=_stack([rows[number] for number in unfinished], space),
             taken=frozenset(space.key(row) for row in rows.values() if row is not None),
-            rounds={number: Round.from_json(rounds[number]) for number in sorted(rounds)},
+            rounds={number: Nomination.from_json(rounds[number]) for number in sorted(rounds)},
         )
 
 
@@ -69,7 +69,7 @@ def publish(study: "Study", trial: "FrozenTrial", point: Mapping[str, Any]) -> N
     study._storage.set_trial_system_attr(trial._trial_id, _POINT, dict(point))
 
 
-def publish_round(study: "Study", trial: "FrozenTrial", nominated: Round) -> None:
+def publish_round(study: "Study", trial: "FrozenTrial", nominated: Nomination) -> None:
     """Write what was nominated for a trial."""
     study._storage.set_trial_system_attr(trial._trial_id, _ROUND, nominated.to_json())
 

@@ -12,8 +12,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from bursar.rng import stream
 from bursar.search.axes import Array, axis
-from bursar.search.hedge import Round, known_rewards, probabilities, total
-from bursar.search.history import History, publish, publish_round
+from bursar.search.hedge import Nomination, known_rewards, probabilities, total
+from bursar.search.history import StudyHistory, publish, publish_round
 from bursar.search.nominate import candidates, nominee
 from bursar.search.process import FUNCTIONS, Process, standardised
 from bursar.search.space import Canonical, Features, Space
@@ -126,13 +126,13 @@ class GPHedgeSampler(BaseSampler):
         if search_space.keys() <= fixed.keys():
             return {}
         space = Space.of(search_space, self._canonical, self._features)
-        history = History.read(study, trial, space)
+        history = StudyHistory.read(study, trial, space)
         for attempt in range(_ATTEMPTS):
             rng = stream(self._seed, "suggestion", trial.number, attempt)
             row = self._suggest(study, trial, space, history, rng)
             publish(study, trial, space.params(row))
             # Another worker may have published an equal point since the history was read.
-            known, history = history, History.read(study, trial, space)
+            known, history = history, StudyHistory.read(study, trial, space)
             if space.key(row) not in history.taken - known.taken:
                 break
         return space.params(row)
@@ -142,7 +142,7 @@ class GPHedgeSampler(BaseSampler):
         study: "Study",
         trial: FrozenTrial,
         space: Space,
-        history: History,
+        history: StudyHistory,
         rng: np.random.Generator,
     ) -> Array:
         if len(history.values) < self._initial or space.size == 1:
@@ -152,8 +152,8 @@ class GPHedgeSampler(BaseSampler):
         return row
 
     def _nominate(
-        self, space: Space, history: History, rng: np.random.Generator
-    ) -> tuple[Array, Round]:
+        self, space: Space, history: StudyHistory, rng: np.random.Generator
+    ) -> tuple[Array, Nomination]:
         process = Process(
             space.inputs(history.observed),
             standardised(history.values),
@@ -171,7 +171,7 @@ class GPHedgeSampler(BaseSampler):
         chances = probabilities(np.array(list(gains.values())), self._eta)
         followed = FUNCTIONS[int(rng.choice(len(FUNCTIONS), p=chances))]
         points = {name: space.params(row) for name, row in nominees.items()}
-        return nominees[followed], Round(points, followed, rewards, gains)
+        return nominees[followed], Nomination(points, followed, rewards, gains)
 
     def _warn_of_independent_sampling(self, study: "Study", trial: FrozenTrial, name: str) -> None:
         finished = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
@@ -184,7 +184,7 @@ class GPHedgeSampler(BaseSampler):
             )
 
 
-def _random_row(space: Space, history: History, rng: np.random.Generator) -> Array:
+def _random_row(space: Space, history: StudyHistory, rng: np.random.Generator) -> Array:
     """Return a random point that was not tried, if there is one."""
     for row in space.draw(rng, _DRAWS):
         if space.key(row) not in history.taken:
@@ -192,7 +192,7 @@ def _random_row(space: Space, history: History, rng: np.random.Generator) -> Arr
     return np.asarray(candidates(space, history.taken, row, rng)[0])
 
 
-def _rewards(process: Process, space: Space, history: History) -> dict[int, dict[str, float]]:
+def _rewards(process: Process, space: Space, history: StudyHistory) -> dict[int, dict[str, float]]:
     """Return the posterior means at the nominees of observed trials that have no reward yet."""
     known = known_rewards(history.rounds.values())
     due = [number for number in history.rounds if number in history.numbers - known.keys()]

@@ -40,7 +40,7 @@ MARK = "# Written by bursar improve ({digest}); a file that was changed since is
 
 
 @dataclass(frozen=True)
-class Settings:
+class ImproveSettings:
     """How policies are learned from runs.
 
     Args:
@@ -177,7 +177,7 @@ def estimate_runs(
 
 
 def improve_runs(
-    runs: Sequence[Path], to: Path, settings: Settings | None = None, force: bool = False
+    runs: Sequence[Path], to: Path, settings: ImproveSettings | None = None, force: bool = False
 ) -> PolicyEstimate:
     """Learn a policy from runs, oldest first, and write it to a policy file.
 
@@ -188,7 +188,7 @@ def improve_runs(
         force: overwrite a file that `bursar improve` did not write.
     """
     check_free(to, force)
-    settings = settings or Settings()
+    settings = settings or ImproveSettings()
     logs = logs_of(runs, settings.reward)
     how = (settings.solver, settings.pool, settings.phases)
     weight = settings.entropy_weight
@@ -204,7 +204,7 @@ def improve_loop(
     config: RunConfig,
     iterations: int,
     out: Path,
-    settings: Settings | None = None,
+    settings: ImproveSettings | None = None,
     force: bool = False,
     watch: "Callable[[RunConfig, str], Watcher] | None" = None,
 ) -> list[Stage]:
@@ -222,7 +222,7 @@ def improve_loop(
         force: overwrite policy files that `bursar improve` did not write.
         watch: makes the watcher of each run from its configuration and a title.
     """
-    settings = settings or Settings()
+    settings = settings or ImproveSettings()
     _same_settings(out, settings)
     folders = [out / f"run-{i}" for i in range(iterations + 1)]
     _run(config, folders[0], watch)
@@ -247,7 +247,7 @@ def _run(
         run(config, folder, resume=True, watchers=watchers)
 
 
-def _same_settings(out: Path, settings: Settings) -> None:
+def _same_settings(out: Path, settings: ImproveSettings) -> None:
     """Keep the settings in the folder; refuse to go on with others."""
     kept = out / SETTINGS
     if kept.exists() and read_yaml(kept) != asdict(settings):

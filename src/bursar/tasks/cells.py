@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from bursar.tasks.readers.record import Record, brief
+from bursar.tasks.readers.record import FileRecord, brief
 from bursar.tasks.rows import Answer
 
 SEPARATORS = ("|", ";", ",")
 """What may stand between the labels of one text: the first that a file has, or else spaces."""
 
 
-def label_of(record: Record, column: str, expected: str, *, optional: bool) -> Any:
+def label_of(record: FileRecord, column: str, expected: str, *, optional: bool) -> Any:
     """Return the value of a label's column; where it is missing, None if it may be, or else raise.
 
     Missing are: null, a number that is none, an empty text, and a column that the record lacks
@@ -41,29 +41,29 @@ def _missing(value: Any) -> bool:
     return False
 
 
-def answers(record: Record, found: Any, context: str) -> Iterator[Answer]:
+def answers(record: FileRecord, found: Any, context: str) -> Iterator[Answer]:
     """Yield the answers of a cell, in whichever of the forms of `shapes.Questions` it has them."""
     if isinstance(found, Mapping) and not isinstance(found.get("text"), str):
-        found = _paired(record, Record(record.where, record.at, found))
+        found = _paired(record, FileRecord(record.where, record.at, found))
     for each in found if isinstance(found, (list, tuple)) else [found]:
         yield from _answer(record, each, context)
 
 
-def accepted(record: Record, found: Any) -> tuple[str, ...] | None:
+def accepted(record: FileRecord, found: Any) -> tuple[str, ...] | None:
     """Return the texts that count as right, where a cell names them beside those in the context."""
     if not isinstance(found, Mapping) or found.get("accepted") is None:
         return None
-    return tuple(texts(Record(record.where, record.at, found), "accepted"))
+    return tuple(texts(FileRecord(record.where, record.at, found), "accepted"))
 
 
-def _paired(record: Record, inner: Record) -> list[tuple[Any, Any]]:
+def _paired(record: FileRecord, inner: FileRecord) -> list[tuple[Any, Any]]:
     texts, starts = inner.list("text"), inner.list("answer_start")
     if len(texts) != len(starts):
         raise record.error(f"{len(texts)} answers, but {len(starts)} places")
     return list(zip(texts, starts, strict=True))
 
 
-def _answer(record: Record, value: Any, context: str) -> Iterator[Answer]:
+def _answer(record: FileRecord, value: Any, context: str) -> Iterator[Answer]:
     match value:
         case str(text) if text:
             places = [found.start() for found in re.finditer(re.escape(text), context)]
@@ -78,7 +78,7 @@ def _answer(record: Record, value: Any, context: str) -> Iterator[Answer]:
             )
 
 
-def _placed(record: Record, text: str, start: Any, context: str) -> Answer:
+def _placed(record: FileRecord, text: str, start: Any, context: str) -> Answer:
     """An answer at its place; where it is not there, the sentence says what is, and where it is."""
     place = _whole_number(start)
     if place is None:
@@ -106,7 +106,7 @@ def _whole_number(value: Any) -> int | None:
     )
 
 
-def name(record: Record, column: str, value: Any, names: tuple[str, ...] | None = None) -> str:
+def name(record: FileRecord, column: str, value: Any, names: tuple[str, ...] | None = None) -> str:
     """Return a label as a class's name; JSON's truth values are called true and false."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -121,12 +121,12 @@ def name(record: Record, column: str, value: Any, names: tuple[str, ...] | None 
     raise record.error(f"column {column!r} holds {brief(value)}, expected a label")
 
 
-def identity(record: Record, column: str | None) -> str:
+def identity(record: FileRecord, column: str | None) -> str:
     """Return how a submission names a row."""
     return str(record.values.get(column, "")) if column else ""
 
 
-def number(record: Record, column: str, value: Any) -> float:
+def number(record: FileRecord, column: str, value: Any) -> float:
     """Return a label as a finite number."""
     try:
         found = float(value)
@@ -137,7 +137,7 @@ def number(record: Record, column: str, value: Any) -> float:
     raise record.error(f"column {column!r} holds {brief(value)}, expected a number")
 
 
-def position(record: Record, column: str, choices: int) -> int:
+def position(record: FileRecord, column: str, choices: int) -> int:
     """Return a label as the position of a choice."""
     value = record[column]
     place = _whole_number(value)
@@ -146,7 +146,7 @@ def position(record: Record, column: str, choices: int) -> int:
     raise record.error(f"column {column!r} holds {brief(value)}, expected 0 to {choices - 1}")
 
 
-def texts(record: Record, column: str) -> Iterator[str]:
+def texts(record: FileRecord, column: str) -> Iterator[str]:
     """Yield the values of a column that must be a list of texts."""
     for value in record.list(column):
         if not isinstance(value, str):
@@ -154,7 +154,7 @@ def texts(record: Record, column: str) -> Iterator[str]:
         yield value
 
 
-def several(record: Record, column: str, value: Any, separator: str | None) -> Iterable[Any]:
+def several(record: FileRecord, column: str, value: Any, separator: str | None) -> Iterable[Any]:
     """The labels of a cell: a list, a text that holds a list, or names with a separator between."""
     if isinstance(value, str):
         if value.lstrip().startswith("["):
@@ -165,7 +165,7 @@ def several(record: Record, column: str, value: Any, separator: str | None) -> I
     return value if isinstance(value, (list, tuple)) else [value]
 
 
-def _list_in(record: Record, column: str, text: str) -> list[Any]:
+def _list_in(record: FileRecord, column: str, text: str) -> list[Any]:
     """Return the list that a text holds as JSON, or as Python (and so pandas) writes it."""
     for read in (json.loads, ast.literal_eval):
         try:

@@ -44,7 +44,7 @@ class DataSet(Protocol):
     def __getitem__(self, index: int) -> Any: ...
 
 
-class Loader(Protocol):
+class BatchLoader(Protocol):
     """Ready batches, the same number in every epoch: torch's `DataLoader`."""
 
     def __len__(self) -> int: ...
@@ -55,11 +55,11 @@ class Loader(Protocol):
 def from_data(
     name: str,
     *,
-    train: DataSet | Loader,
-    dev: DataSet | Loader,
+    train: DataSet | BatchLoader,
+    dev: DataSet | BatchLoader,
     loss: Loss,
     score: Score,
-    test: DataSet | Loader | None = None,
+    test: DataSet | BatchLoader | None = None,
     collate: Callable[[list[Any]], Any] | None = None,
     distribution: Callable[[Any, Any], "Tensor"] | None = None,
 ) -> Task:
@@ -180,7 +180,7 @@ class Examples:
 class ReadyBatches:
     """Batches that a loader gives; their order is the loader's."""
 
-    loader: Loader
+    loader: BatchLoader
 
     def __len__(self) -> int:
         data = getattr(self.loader, "dataset", None)

@@ -11,7 +11,7 @@ from bursar.errors import UserError
 from bursar.tasks.column_map import ColumnMap
 from bursar.tasks.columns import assemble, metrics_of
 from bursar.tasks.kinds import Kind
-from bursar.tasks.readers.record import Record
+from bursar.tasks.readers.record import FileRecord
 from bursar.tasks.rows import Row, Source
 from bursar.tasks.shapes import Shape, Skip
 from bursar.tasks.sources import READING, LateSource, settled, skipped, unskipped
@@ -56,13 +56,13 @@ class HubSource:
         for record in self._records():
             yield from shape.rows(record)
 
-    def _records(self) -> Iterator[Record]:
+    def _records(self) -> Iterator[FileRecord]:
         at = 0
         columns = tuple(self.dataset.column_names)
         for table in self.dataset.with_format("arrow").iter(BATCH):
             for values in table.to_pylist():
                 at += 1
-                yield Record(self.where, at, values, columns)
+                yield FileRecord(self.where, at, values, columns)
 
 
 @dataclass(frozen=True, eq=False)

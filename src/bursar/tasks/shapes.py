@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 
 from bursar.rng import stream
 from bursar.tasks import cells
-from bursar.tasks.readers.record import Record
+from bursar.tasks.readers.record import FileRecord
 from bursar.tasks.rows import ChoiceRow, PromptRow, QuestionRow, Row, TextRow, WordsRow
 
 NO_LABEL = -1
@@ -27,7 +27,7 @@ class Shape(Protocol):
     def skips(self) -> bool:
         """Whether a rule of this shape passes over records."""
 
-    def rows(self, record: Record) -> Iterator[Row | Skip]:
+    def rows(self, record: FileRecord) -> Iterator[Row | Skip]:
         """Return the rows that a record holds, mostly one."""
 
     def without_labels(self) -> "Shape":
@@ -78,7 +78,7 @@ class Texts:
         """Return the same shape for a split whose labels are not published."""
         return Texts(self.text, self.pair, id=self.id)
 
-    def rows(self, record: Record) -> Iterator[TextRow | Skip]:
+    def rows(self, record: FileRecord) -> Iterator[TextRow | Skip]:
         """Yield the row that a record holds."""
         if self.broken and len(record.values) < len(record.columns):
             yield Skip("too few columns")
@@ -87,14 +87,14 @@ class Texts:
         else:
             yield self._row(record)
 
-    def settled(self, records: Iterable[Record]) -> "Texts":
+    def settled(self, records: Iterable[FileRecord]) -> "Texts":
         """Return the shape that knows the separator of the labels in a file of these records."""
         if self.holds != "names" or self.label is None or self.separator is not None:
             return self
         labels = (record.values.get(self.label) for record in records)
         return replace(self, separator=cells.separator_of(labels))
 
-    def _row(self, record: Record) -> TextRow:
+    def _row(self, record: FileRecord) -> TextRow:
         return TextRow(
             at=record.at,
             text=record.text(self.text),
@@ -104,7 +104,7 @@ class Texts:
             passage=record.text(self.passage) if self.passage else "",
         )
 
-    def _label(self, record: Record, column: str) -> str | float | tuple[str, ...] | None:
+    def _label(self, record: FileRecord, column: str) -> str | float | tuple[str, ...] | None:
         if self.holds == "names":
             return self._names(record, column)
         what = "a number" if self.holds == "number" else "a label"
@@ -116,7 +116,7 @@ class Texts:
         found = cells.name(record, column, value, self.names)
         return dict(self.aliases).get(found, found)
 
-    def _names(self, record: Record, column: str) -> tuple[str, ...] | None:
+    def _names(self, record: FileRecord, column: str) -> tuple[str, ...] | None:
         """Return the labels of a cell; an empty text is a row to which none applies."""
         value = record.values.get(column)
         if isinstance(value, str) and not value.strip():
@@ -149,13 +149,13 @@ class Words:
         """Return the same shape for a split whose tags are not published."""
         return Words(self.words, None)
 
-    def rows(self, record: Record) -> Iterator[WordsRow]:
+    def rows(self, record: FileRecord) -> Iterator[WordsRow]:
         """Yield the row that a record holds."""
         words = tuple(cells.texts(record, self.words))
         tags = self._tags(record, self.tags, len(words)) if self.tags else None
         yield WordsRow(record.at, words, tags)
 
-    def _tags(self, record: Record, column: str, expected: int) -> tuple[str, ...] | None:
+    def _tags(self, record: FileRecord, column: str, expected: int) -> tuple[str, ...] | None:
         if cells.label_of(record, column, "a list of tags", optional=self.optional) is None:
             return None
         tags = tuple(cells.name(record, column, tag, self.names) for tag in record.list(column))
@@ -190,7 +190,7 @@ class Questions:
         """Return the same shape for a split whose answers are not published."""
         return Questions(self.question, self.context, None, self.id)
 
-    def rows(self, record: Record) -> Iterator[QuestionRow]:
+    def rows(self, record: FileRecord) -> Iterator[QuestionRow]:
         """Yield the row that a record holds."""
         context = record.text(self.context)
         found = None
@@ -229,7 +229,7 @@ class Choices:
         """Return the same shape for a split whose labels are not published."""
         return Choices(self.text, self.choices, None, self.id)
 
-    def rows(self, record: Record) -> Iterator[ChoiceRow]:
+    def rows(self, record: FileRecord) -> Iterator[ChoiceRow]:
         """Yield the row that a record holds."""
         choices = tuple(self._choices(record))
         yield ChoiceRow(
@@ -240,12 +240,12 @@ class Choices:
             id=cells.identity(record, self.id),
         )
 
-    def _place(self, record: Record, column: str, choices: int) -> int | None:
+    def _place(self, record: FileRecord, column: str, choices: int) -> int | None:
         if cells.label_of(record, column, f"0 to {choices - 1}", optional=self.optional) is None:
             return None
         return cells.position(record, column, choices)
 
-    def _choices(self, record: Record) -> Iterator[str]:
+    def _choices(self, record: FileRecord) -> Iterator[str]:
         if len(self.choices) == 1:
             yield from cells.texts(record, self.choices[0])
         else:
@@ -274,7 +274,7 @@ class Prompts:
         """Return the same shape for prompts alone; a text is then what is to be gone on from."""
         return Prompts(self.prompt or self.answer or "", None, self.id)
 
-    def rows(self, record: Record) -> Iterator[PromptRow]:
+    def rows(self, record: FileRecord) -> Iterator[PromptRow]:
         """Yield the row that a record holds."""
         prompt = record.text(self.prompt) if self.prompt else ""
         answer = None
@@ -306,7 +306,7 @@ class Alone:
         """Return the same shape for texts that are to be gone on from."""
         return replace(self, inner=self.inner.without_labels(), given=True)
 
-    def rows(self, record: Record) -> Iterator[PromptRow | Skip]:
+    def rows(self, record: FileRecord) -> Iterator[PromptRow | Skip]:
         """Yield the texts that a record holds."""
         for row in self.inner.rows(record):
             yield row if isinstance(row, Skip) else self._alone(row)

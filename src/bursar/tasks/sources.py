@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bursar.errors import UserError
 from bursar.tasks.readers.lines import raw
-from bursar.tasks.readers.record import Reader, Record
+from bursar.tasks.readers.record import FileRecord, Reader
 from bursar.tasks.rows import Row, Source
 from bursar.tasks.shapes import Shape, Skip, Texts
 
@@ -102,7 +102,7 @@ class LateSource:
         return self._found.fingerprint()
 
 
-def settled(shape: Shape, records: Callable[[], Iterable[Record]]) -> Shape:
+def settled(shape: Shape, records: Callable[[], Iterable[FileRecord]]) -> Shape:
     """Return the shape with what it has to find in the records before it reads them."""
     return shape.settled(records()) if isinstance(shape, Texts) else shape
 

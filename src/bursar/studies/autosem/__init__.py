@@ -3,17 +3,17 @@
 from bursar.studies.autosem.final import FinalRun
 from bursar.studies.autosem.pipeline import AutosemResult, autosem
 from bursar.studies.autosem.search import Search, Tried
-from bursar.studies.autosem.selection import Selection
-from bursar.studies.autosem.settings import Settings
-from bursar.studies.autosem.spent import Spent
+from bursar.studies.autosem.selection import SelectedTasks
+from bursar.studies.autosem.settings import AutosemSettings
+from bursar.studies.autosem.spent import StageCost
 
 __all__ = [
     "AutosemResult",
+    "AutosemSettings",
     "FinalRun",
     "Search",
-    "Selection",
-    "Settings",
-    "Spent",
+    "SelectedTasks",
+    "StageCost",
     "Tried",
     "autosem",
 ]

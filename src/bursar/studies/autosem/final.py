@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bursar.studies.autosem.search import Search, folder_of
 from bursar.studies.autosem.settings import Plan
-from bursar.studies.autosem.spent import Spent
+from bursar.studies.autosem.spent import StageCost
 from bursar.studies.storage import Storage
 from bursar.studies.workers import SLOT, SharedStudy, Slot
 from bursar.training.folder import SCORES
@@ -32,7 +32,7 @@ class FinalRun:
     seed: int
     folder: Path
     value: float
-    spent: Spent
+    spent: StageCost
 
 
 def train(plan: Plan, found: Search, storage: Storage) -> list[FinalRun]:
@@ -51,7 +51,7 @@ def train(plan: Plan, found: Search, storage: Storage) -> list[FinalRun]:
     study.work(partial(_play, plan, found, seeds), list(seeds))
     done = study.finished()
     return [
-        FinalRun(seed, _folder(plan, found, seed), done[key].value or 0.0, Spent.of(done[key]))
+        FinalRun(seed, _folder(plan, found, seed), done[key].value or 0.0, StageCost.of(done[key]))
         for seed, key in keys.items()
     ]
 
@@ -74,6 +74,6 @@ def _play(plan: Plan, found: Search, seeds: dict[str, int], trial: "Trial") -> f
     there = (folder / SCORES).exists()
     done = plan.run(plan.mixing(found.best.ratio, seed), folder, f"final, seed {seed}")
     ours = _is_best_trial(plan, seed) and there
-    (Spent() if ours else Spent.on(folder)).note(trial)
+    (StageCost() if ours else StageCost.on(folder)).note(trial)
     assert done.objective is not None
     return done.objective

@@ -11,9 +11,9 @@ from bursar.files import write_whole
 from bursar.search.ratios import Ratio
 from bursar.studies.autosem.final import FinalRun, train
 from bursar.studies.autosem.search import Search, Tried, search
-from bursar.studies.autosem.selection import Selection, select
-from bursar.studies.autosem.settings import Plan, Settings, made_plan, name_of
-from bursar.studies.autosem.spent import Spent
+from bursar.studies.autosem.selection import SelectedTasks, select
+from bursar.studies.autosem.settings import AutosemSettings, Plan, made_plan, name_of
+from bursar.studies.autosem.spent import StageCost
 from bursar.studies.storage import default_url, open_storage
 from bursar.studies.workers import helpers
 
@@ -38,7 +38,7 @@ class AutosemResult:
     """
 
     primary: str
-    selection: Selection
+    selection: SelectedTasks
     search: Search
     finals: Sequence[FinalRun]
 
@@ -48,14 +48,14 @@ class AutosemResult:
         return self.search.best.ratio
 
     @property
-    def spent(self) -> dict[str, Spent]:
+    def spent(self) -> dict[str, StageCost]:
         """What each stage cost, and the total."""
         stages = {
             "selection": self.selection.spent,
             "search": self.search.spent,
-            "final": Spent.total(run.spent for run in self.finals),
+            "final": StageCost.total(run.spent for run in self.finals),
         }
-        return stages | {"total": Spent.total(stages.values())}
+        return stages | {"total": StageCost.total(stages.values())}
 
     def verdict(self) -> str:
         """Return in a sentence which candidates help, in what ratio, and at what price."""
@@ -96,7 +96,7 @@ def autosem(
     candidates: Sequence[str] | None,
     out: Path | str,
     *,
-    settings: Settings | None = None,
+    settings: AutosemSettings | None = None,
     seeds: Sequence[int] = (),
     storage: str | None = None,
     workers: int = 1,
@@ -141,7 +141,7 @@ def autosem(
             folder,
             storage or default_url(folder),
             tuple(seeds) or (asked.seed,),
-            settings or Settings(),
+            settings or AutosemSettings(),
             model,
             tasks,
             cache,

@@ -13,9 +13,9 @@ from bursar.policies import Utility
 from bursar.records import UnitRecord
 from bursar.search import RatioSpace
 from bursar.search.ratios import Ratio
-from bursar.studies.autosem.selection import Selection
+from bursar.studies.autosem.selection import SelectedTasks
 from bursar.studies.autosem.settings import Plan
-from bursar.studies.autosem.spent import Spent
+from bursar.studies.autosem.spent import StageCost
 from bursar.studies.autosem.warm_start import suggested
 from bursar.studies.storage import Storage
 from bursar.studies.workers import SharedStudy, Slot
@@ -50,7 +50,7 @@ class Tried:
     ratio: Ratio
     value: float
     pruned: bool
-    spent: Spent
+    spent: StageCost
     curve: Mapping[int, float]
 
 
@@ -76,9 +76,9 @@ class Search:
         return sorted(self.tried, key=lambda t: (t.pruned, -t.value, t.number))
 
     @property
-    def spent(self) -> Spent:
+    def spent(self) -> StageCost:
         """What all trials cost."""
-        return Spent.total(each.spent for each in self.tried)
+        return StageCost.total(each.spent for each in self.tried)
 
     @property
     def alone(self) -> Tried | None:
@@ -87,7 +87,7 @@ class Search:
         return lone[0] if lone else None
 
 
-def search(plan: Plan, selection: Selection, storage: Storage) -> Search:
+def search(plan: Plan, selection: SelectedTasks, storage: Storage) -> Search:
     """Try mixing ratios, each in a whole run; or find that it is done.
 
     Args:
@@ -178,10 +178,10 @@ def _play(plan: Plan, space: RatioSpace, study: SharedStudy, trial: "Trial") -> 
     try:
         done = plan.run(config, folder, title, [Reporter(trial, config, plan.settings.prune)])
     except TrialPruned:
-        Spent.on(folder).note(trial)
+        StageCost.on(folder).note(trial)
         _tidy(folder)
         raise
-    Spent.on(folder).note(trial)
+    StageCost.on(folder).note(trial)
     _tidy(folder)
     assert done.objective is not None
     return done.objective
@@ -204,7 +204,7 @@ def _tried(space: RatioSpace, trial: "FrozenTrial") -> Tried:
         space.canonical(trial.params),
         trial.value,
         trial.state.name == "PRUNED",
-        Spent.of(trial),
+        StageCost.of(trial),
         dict(trial.intermediate_values),
     )
 

@@ -10,7 +10,7 @@ from bursar.journal import Step, read_latest
 from bursar.policies import Outcome, Thompson, Utility
 from bursar.policies.thompson import helpful
 from bursar.studies.autosem.settings import Plan
-from bursar.studies.autosem.spent import Spent
+from bursar.studies.autosem.spent import StageCost
 from bursar.studies.storage import Storage
 from bursar.studies.workers import SharedStudy, Slot
 from bursar.training.folder import JOURNAL
@@ -23,7 +23,7 @@ _KEY = "utilities"
 
 
 @dataclass(frozen=True)
-class Selection:
+class SelectedTasks:
     """What stage 1 found.
 
     Args:
@@ -34,10 +34,10 @@ class Selection:
 
     auxiliaries: tuple[str, ...]
     utilities: Sequence[Utility] = ()
-    spent: Spent = field(default_factory=Spent)
+    spent: StageCost = field(default_factory=StageCost)
 
 
-def select(plan: Plan, storage: Storage) -> Selection:
+def select(plan: Plan, storage: Storage) -> SelectedTasks:
     """Train once with Thompson sampling, and select; or find that it is done.
 
     Args:
@@ -45,14 +45,14 @@ def select(plan: Plan, storage: Storage) -> Selection:
         storage: where it lives.
     """
     if plan.settings.without == "selection":
-        return Selection(plan.candidates)
+        return SelectedTasks(plan.candidates)
     study = SharedStudy(storage, plan.study("selection"))
     study.for_purpose(plan.purpose())
     study.prepare([Slot("run")])
     study.work(lambda trial: _play(plan, trial))
     found = study.finished()["run"]
     utilities = [Utility(**values) for values in found.user_attrs[_KEY]]
-    return Selection(_auxiliaries(plan, utilities), utilities, Spent.of(found))
+    return SelectedTasks(_auxiliaries(plan, utilities), utilities, StageCost.of(found))
 
 
 def _play(plan: Plan, trial: "Trial") -> float:
@@ -60,7 +60,7 @@ def _play(plan: Plan, trial: "Trial") -> float:
     done = plan.run(plan.selecting(), folder, "stage 1")
     utilities = replayed(plan, folder).utilities()
     trial.set_user_attr(_KEY, [asdict(each) for each in utilities])
-    Spent.on(folder).note(trial)
+    StageCost.on(folder).note(trial)
     assert done.objective is not None
     return done.objective
 

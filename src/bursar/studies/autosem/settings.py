@@ -20,7 +20,7 @@ Stage = Literal["selection", "search"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class AutosemSettings:
     """How a study is done; the defaults are those of Guo, Pasunuru and Bansal (2019).
 
     Args:
@@ -100,7 +100,7 @@ class Plan:
     out: Path
     storage: str
     seeds: tuple[int, ...]
-    settings: Settings = Settings()
+    settings: AutosemSettings = AutosemSettings()
     model: "Callable[[], nn.Module] | None" = None
     tasks: "Sequence[Task] | Mapping[str, Task]" = ()
     cache: Path | None = None

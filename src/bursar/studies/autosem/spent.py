@@ -16,7 +16,7 @@ _KEYS = ("steps", "forward", "backward")
 
 
 @dataclass(frozen=True)
-class Spent:
+class StageCost:
     """What one run or several cost.
 
     Args:
@@ -30,7 +30,7 @@ class Spent:
     backward: int = 0
 
     @classmethod
-    def on(cls, folder: Path) -> "Spent":
+    def on(cls, folder: Path) -> "StageCost":
         """Return what the run in a folder cost up to its latest evaluation.
 
         Args:
@@ -45,16 +45,16 @@ class Spent:
         )
 
     @classmethod
-    def of(cls, trial: "FrozenTrial") -> "Spent":
+    def of(cls, trial: "FrozenTrial") -> "StageCost":
         """Return what was noted in a trial."""
         return cls(*(trial.user_attrs[key] for key in _KEYS))
 
     @classmethod
-    def total(cls, parts: "Iterable[Spent]") -> "Spent":
+    def total(cls, parts: "Iterable[StageCost]") -> "StageCost":
         """Return the sum.
 
-        >>> Spent.total([Spent(10, 160, 160), Spent(5, 80, 80)])
-        Spent(steps=15, forward=240, backward=240)
+        >>> StageCost.total([StageCost(10, 160, 160), StageCost(5, 80, 80)])
+        StageCost(steps=15, forward=240, backward=240)
         """
         each = list(parts)
         return cls(*(sum(getattr(part, key) for part in each) for key in _KEYS))

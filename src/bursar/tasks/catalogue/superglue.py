@@ -16,7 +16,7 @@ from bursar.tasks.metrics import (
     TOKEN_F1,
     Metric,
 )
-from bursar.tasks.readers import Jsonl, Record
+from bursar.tasks.readers import FileRecord, Jsonl
 from bursar.tasks.readers.record import brief
 from bursar.tasks.rows import ChoiceRow, Mark, TextRow
 from bursar.tasks.shapes import Shape, Skip, Texts
@@ -39,7 +39,7 @@ class Wic:
         """Return the same shape for a split whose labels are not published."""
         return replace(self, labelled=False)
 
-    def rows(self, record: Record) -> Iterator[TextRow]:
+    def rows(self, record: FileRecord) -> Iterator[TextRow]:
         """Yield the row that a record holds."""
         yield TextRow(
             at=record.at,
@@ -66,7 +66,7 @@ class Wsc:
         """Return the same shape for a split whose labels are not published."""
         return replace(self, labelled=False)
 
-    def rows(self, record: Record) -> Iterator[TextRow]:
+    def rows(self, record: FileRecord) -> Iterator[TextRow]:
         """Yield the row that a record holds."""
         text, target = record.text("text"), record.inner("target")
         yield TextRow(
@@ -94,7 +94,7 @@ class MultiRC:
         """Return the same shape for a split whose labels are not published."""
         return replace(self, labelled=False)
 
-    def rows(self, record: Record) -> Iterator[TextRow]:
+    def rows(self, record: FileRecord) -> Iterator[TextRow]:
         """Yield the rows that a passage holds."""
         passage = record.inner("passage")
         text = passage.text("text")
@@ -123,7 +123,7 @@ class Copa:
         """Return the same shape for a split whose labels are not published."""
         return replace(self, labelled=False)
 
-    def rows(self, record: Record) -> Iterator[ChoiceRow]:
+    def rows(self, record: FileRecord) -> Iterator[ChoiceRow]:
         """Yield the row that a record holds."""
         asked = record.text("question")
         if asked not in ASKED:
@@ -157,7 +157,7 @@ class ReCoRD:
         """Return the same shape for a split whose answers are not published."""
         return replace(self, labelled=False)
 
-    def rows(self, record: Record) -> Iterator[ChoiceRow | Skip]:
+    def rows(self, record: FileRecord) -> Iterator[ChoiceRow | Skip]:
         """Yield the rows that a passage holds."""
         passage = record.inner("passage")
         text = passage.text("text")
@@ -168,7 +168,7 @@ class ReCoRD:
         for query in record.inners("qas"):
             yield self._row(query, text, names)
 
-    def _row(self, query: Record, text: str, names: tuple[str, ...]) -> ChoiceRow | Skip:
+    def _row(self, query: FileRecord, text: str, names: tuple[str, ...]) -> ChoiceRow | Skip:
         sentence = query.text("query")
         if GAP not in sentence:
             raise query.error(f"the query has no {GAP}")
@@ -187,7 +187,7 @@ class ReCoRD:
         )
 
 
-def _entity(entity: Record, text: str) -> str:
+def _entity(entity: FileRecord, text: str) -> str:
     """Return the name of an entity; the format's spans include their last character."""
     start, last = _place(entity, "start"), _place(entity, "end")
     if not start <= last < len(text):
@@ -195,11 +195,11 @@ def _entity(entity: Record, text: str) -> str:
     return text[start : last + 1]
 
 
-def _accepted(query: Record) -> Iterator[str]:
+def _accepted(query: FileRecord) -> Iterator[str]:
     return (answer.text("text") for answer in query.inners("answers"))
 
 
-def _mark(record: Record, which: str) -> Mark:
+def _mark(record: FileRecord, which: str) -> Mark:
     text = record.text(f"sentence{which}")
     start, end = (_place(record, f"{edge}{which}") for edge in ("start", "end"))
     if not start < end <= len(text):
@@ -207,7 +207,7 @@ def _mark(record: Record, which: str) -> Mark:
     return Mark(start, end, second=which == "2")
 
 
-def _words(target: Record, text: str, span: str) -> Mark:
+def _words(target: FileRecord, text: str, span: str) -> Mark:
     quoted = target.text(f"{span}_text").split()
     words = list(re.finditer(r"\S+", text))
     place = _place(target, f"{span}_index")
@@ -222,7 +222,7 @@ def _words(target: Record, text: str, span: str) -> Mark:
     return Mark(*nearest.span()) if nearest else Mark(start, there[-1].end())
 
 
-def _place(record: Record, column: str) -> int:
+def _place(record: FileRecord, column: str) -> int:
     value = str(record[column])
     if not value.isdecimal():
         raise record.error(f"column {column!r} holds {brief(record[column])}, expected a position")

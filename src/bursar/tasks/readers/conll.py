@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bursar.errors import UserError
 from bursar.tasks.readers.lines import lines
-from bursar.tasks.readers.record import Record, brief
+from bursar.tasks.readers.record import FileRecord, brief
 
 
 @dataclass(frozen=True)
@@ -17,19 +17,19 @@ class Conll:
     A record has `words`, and `tags` where the lines have them.
     """
 
-    def records(self, path: Path) -> Iterator[Record]:
+    def records(self, path: Path) -> Iterator[FileRecord]:
         """Yield the records of a file in order, read as they are asked for."""
         for blank, group in groupby(lines(path), key=lambda numbered: not numbered[1].strip()):
             if not blank:
                 yield _sentence(path, list(group))
 
 
-def _sentence(path: Path, numbered: list[tuple[int, str]]) -> Record:
+def _sentence(path: Path, numbered: list[tuple[int, str]]) -> FileRecord:
     first, line = numbered[0]
     width = min(line.count("\t") + 1, 2)
     fields = [_fields(path, at, line, width) for at, line in numbered]
     values = dict(zip(("words", "tags"), map(list, zip(*fields, strict=True)), strict=False))
-    return Record(str(path), first, values, tuple(values))
+    return FileRecord(str(path), first, values, tuple(values))
 
 
 def _fields(path: Path, at: int, line: str, width: int) -> list[str]:

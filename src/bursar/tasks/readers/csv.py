@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bursar.errors import UserError
 from bursar.tasks.readers.lines import LONGEST_LINE, lines
-from bursar.tasks.readers.record import Record
+from bursar.tasks.readers.record import FileRecord
 from bursar.tasks.readers.table import header, too_wide
 
 
@@ -21,12 +21,12 @@ class Csv:
 
     delimiter: str = ","
 
-    def records(self, path: Path) -> Iterator[Record]:
+    def records(self, path: Path) -> Iterator[FileRecord]:
         """Yield the records of a file in order, read as they are asked for."""
         numbered = _rows(path, self.delimiter)
         names = header(path, next(numbered, (1, [""]))[1])
         for at, fields in numbered:
-            record = Record(str(path), at, dict(zip(names, fields, strict=False)), names)
+            record = FileRecord(str(path), at, dict(zip(names, fields, strict=False)), names)
             if len(fields) > len(names):
                 raise too_wide(record, len(fields))
             yield record

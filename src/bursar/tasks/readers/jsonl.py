@@ -8,18 +8,18 @@ from typing import Any
 
 from bursar.errors import UserError
 from bursar.tasks.readers.lines import lines
-from bursar.tasks.readers.record import Record, brief
+from bursar.tasks.readers.record import FileRecord, brief
 
 
 @dataclass(frozen=True)
 class Jsonl:
     """Reads one JSON mapping a line; blank lines hold no record."""
 
-    def records(self, path: Path) -> Iterator[Record]:
+    def records(self, path: Path) -> Iterator[FileRecord]:
         """Yield the records of a file in order, read as they are asked for."""
         for at, line in lines(path):
             if line.strip():
-                yield Record(str(path), at, mapping(line, f"{path}, row {at}"))
+                yield FileRecord(str(path), at, mapping(line, f"{path}, row {at}"))
 
 
 def mapping(text: str, place: str) -> dict[str, Any]:

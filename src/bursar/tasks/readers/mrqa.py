@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bursar.tasks.readers.jsonl import Jsonl
-from bursar.tasks.readers.record import Record, brief
+from bursar.tasks.readers.record import FileRecord, brief
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Mrqa:
     its context.
     """
 
-    def records(self, path: Path) -> Iterator[Record]:
+    def records(self, path: Path) -> Iterator[FileRecord]:
         """Yield the records of a file in order, read as they are asked for."""
         for line in Jsonl().records(path):
             if "header" not in line.values:
@@ -27,17 +27,17 @@ class Mrqa:
                     yield _question(question, line.text("context"))
 
 
-def _question(question: Record, context: str) -> Record:
+def _question(question: FileRecord, context: str) -> FileRecord:
     values = {
         "id": question["qid"],
         "question": question["question"],
         "context": context,
         "answers": _answers(question, context) if "detected_answers" in question.values else None,
     }
-    return Record(question.where, question.at, values)
+    return FileRecord(question.where, question.at, values)
 
 
-def _answers(question: Record, context: str) -> dict[str, list[Any]]:
+def _answers(question: FileRecord, context: str) -> dict[str, list[Any]]:
     detected = list(_detected(question, context))
     texts = [text for text, _ in detected]
     accepted = list(question.list("answers")) if "answers" in question.values else texts
@@ -45,14 +45,14 @@ def _answers(question: Record, context: str) -> dict[str, list[Any]]:
     return {"text": texts, "answer_start": starts, "accepted": accepted}
 
 
-def _detected(question: Record, context: str) -> Iterator[tuple[str, int]]:
+def _detected(question: FileRecord, context: str) -> Iterator[tuple[str, int]]:
     for answer in question.inners("detected_answers"):
         for span in answer.list("char_spans"):
             start, last = _bounds(answer, span, len(context))
             yield context[start : last + 1], start
 
 
-def _bounds(answer: Record, span: object, length: int) -> tuple[int, int]:
+def _bounds(answer: FileRecord, span: object, length: int) -> tuple[int, int]:
     match span:
         case [int(start), int(last)] if 0 <= start <= last < length:
             return start, last

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from bursar.errors import UserError
 from bursar.tasks.readers.lines import check_regular
-from bursar.tasks.readers.record import Record
+from bursar.tasks.readers.record import FileRecord
 
 
 @dataclass(frozen=True)
 class Parquet:
     """Reads Parquet tables; needs the extra `parquet`."""
 
-    def records(self, path: Path) -> Iterator[Record]:
+    def records(self, path: Path) -> Iterator[FileRecord]:
         """Yield the records of a file in order, read batch by batch."""
         try:
             import pyarrow as pa
@@ -27,7 +27,7 @@ class Parquet:
                 for batch in file.iter_batches(batch_size=1024):
                     for values in batch.to_pylist():
                         at += 1
-                        yield Record(str(path), at, values)
+                        yield FileRecord(str(path), at, values)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             reason = str(error).splitlines()[0].rstrip(".")
             raise UserError(f"{path}, row {at + 1}: not readable as Parquet ({reason}).") from None

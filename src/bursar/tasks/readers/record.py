@@ -9,7 +9,7 @@ from bursar.errors import UserError
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class FileRecord:
     """One record of a file.
 
     Args:
@@ -19,7 +19,7 @@ class Record:
         values: what stands in it, by column.
         columns: the columns that it should have, where a header or schema says so.
 
-    >>> Record("mine.csv", 3, {"text": "hello"}, ("text", "label"))["label"]
+    >>> FileRecord("mine.csv", 3, {"text": "hello"}, ("text", "label"))["label"]
     Traceback (most recent call last):
     bursar.errors.UserError: mine.csv, row 3: too few columns, 1 where the header has 2.
     """
@@ -49,19 +49,19 @@ class Record:
             raise self.error(f"column {name!r} holds {brief(value)}, expected a list")
         return value
 
-    def inner(self, name: str) -> "Record":
+    def inner(self, name: str) -> "FileRecord":
         """Return the value of a column that must be a mapping, as a record of its own."""
         return self.nest(self[name], name)
 
-    def inners(self, name: str) -> Iterator["Record"]:
+    def inners(self, name: str) -> Iterator["FileRecord"]:
         """Return the values of a column that must be a list of mappings."""
         return (self.nest(value, name) for value in self.list(name))
 
-    def nest(self, value: Any, name: str) -> "Record":
+    def nest(self, value: Any, name: str) -> "FileRecord":
         """Return a mapping that stands inside this record, as a record at the same place."""
         if not isinstance(value, dict):
             raise self.error(f"column {name!r} holds {brief(value)}, expected a mapping")
-        return Record(self.where, self.at, value)
+        return FileRecord(self.where, self.at, value)
 
     def error(self, complaint: str) -> UserError:
         """Return one sentence that names the file and the row."""
@@ -79,7 +79,7 @@ class Record:
 class Reader(Protocol):
     """Reads one format; a frozen dataclass, whose repr says how it reads."""
 
-    def records(self, path: Path) -> Iterator[Record]:
+    def records(self, path: Path) -> Iterator[FileRecord]:
         """Return the records of a file in order, read as they are asked for."""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from bursar.errors import UserError
 from bursar.tasks.readers.jsonl import mapping
 from bursar.tasks.readers.lines import contents
-from bursar.tasks.readers.record import Record
+from bursar.tasks.readers.record import FileRecord
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class Squad:
     number of its question.
     """
 
-    def records(self, path: Path) -> Iterator[Record]:
+    def records(self, path: Path) -> Iterator[FileRecord]:
         """Yield the records of a file in order."""
-        document = Record(str(path), 1, mapping(_text(path), str(path)))
+        document = FileRecord(str(path), 1, mapping(_text(path), str(path)))
         number = count(1)
         for article in document.inners("data"):
             for paragraph in article.inners("paragraphs"):
@@ -39,9 +39,9 @@ def _text(path: Path) -> str:
         raise UserError(f"{path}, row {row}: not UTF-8, found {error.reason}.") from None
 
 
-def _question(question: Record, paragraph: Record, number: int) -> Record:
-    here = Record(question.where, number, {**question.values, "context": paragraph["context"]})
-    return Record(
+def _question(question: FileRecord, paragraph: FileRecord, number: int) -> FileRecord:
+    here = FileRecord(question.where, number, {**question.values, "context": paragraph["context"]})
+    return FileRecord(
         here.where,
         number,
         {
@@ -53,7 +53,7 @@ def _question(question: Record, paragraph: Record, number: int) -> Record:
     )
 
 
-def _answers(question: Record) -> list[tuple[Any, Any]] | None:
+def _answers(question: FileRecord) -> list[tuple[Any, Any]] | None:
     if "answers" not in question.values:
         return None
     return [(answer["text"], answer["answer_start"]) for answer in question.inners("answers")]

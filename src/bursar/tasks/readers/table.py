@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bursar.errors import UserError
-from bursar.tasks.readers.record import Record
+from bursar.tasks.readers.record import FileRecord
 
 
 def header(path: Path, names: list[str]) -> tuple[str, ...]:
@@ -14,6 +14,6 @@ def header(path: Path, names: list[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def too_wide(record: Record, found: int) -> UserError:
+def too_wide(record: FileRecord, found: int) -> UserError:
     """Return the sentence for a row that has more columns than the header."""
     return record.error(f"too many columns, {found} where the header has {len(record.columns)}")

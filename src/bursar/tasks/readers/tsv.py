@@ -8,7 +8,7 @@ from typing import Literal
 from bursar.tasks.readers.csv import Csv
 from bursar.tasks.readers.lines import lines
 from bursar.tasks.readers.quoting import is_quoted
-from bursar.tasks.readers.record import Reader, Record
+from bursar.tasks.readers.record import FileRecord, Reader
 from bursar.tasks.readers.table import header, too_wide
 
 
@@ -19,7 +19,7 @@ class Tsv:
     The file decides: `quoting.is_quoted` says how.
     """
 
-    def records(self, path: Path) -> Iterator[Record]:
+    def records(self, path: Path) -> Iterator[FileRecord]:
         """Return the records of a file in order, read as they are asked for."""
         reader: Reader = Csv("\t") if is_quoted(path) else PlainTsv()
         return reader.records(path)
@@ -38,7 +38,7 @@ class PlainTsv:
     header: tuple[str, ...] | None = None
     wide: Literal["error", "cut"] = "error"
 
-    def records(self, path: Path) -> Iterator[Record]:
+    def records(self, path: Path) -> Iterator[FileRecord]:
         """Yield the records of a file in order, read as they are asked for."""
         numbered = ((at, line) for at, line in lines(path) if line.strip("\r "))
         names = self.header
@@ -46,7 +46,7 @@ class PlainTsv:
             names = header(path, next(numbered, (1, ""))[1].split("\t"))
         for at, line in numbered:
             fields = line.split("\t")
-            record = Record(str(path), at, dict(zip(names, fields, strict=False)), names)
+            record = FileRecord(str(path), at, dict(zip(names, fields, strict=False)), names)
             if len(fields) > len(names) and self.wide == "error":
                 raise too_wide(record, len(fields))
             yield record
