@@ -72,3 +72,14 @@ def test_importing_the_light_rooms_loads_no_torch(name: str) -> None:
     code = f"import {name}, sys; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_no_two_classes_have_one_name() -> None:
+    names = [
+        node.name
+        for path in sorted(SOURCE.rglob("*.py"))
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    ]
+    twice = {name for name in names if names.count(name) > 1}
+    assert twice <= {"MixtureCallback"}  # one for each host that has callbacks
