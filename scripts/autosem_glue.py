@@ -3,7 +3,7 @@
     python scripts/autosem_glue.py --data DATA --out OUTCOMES [--seeds 1 2 3] [--workers 2]
 
 Each outcome is a JSON file in OUTCOMES and is not made again; a study that was killed goes on. The
-table is printed from what is there.
+table is printed from what is there. A seed takes somewhat over an hour on a free core.
 
 The rules, written before the runs. A variant's score is the primary's dev score of the final
 training, mean and standard deviation over the seeds. Stage 1, the search and the final training of
