@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, Trial
 
 FOLDER = "search"
-STARTUP = 4
+STARTUP = 3
 """Trials that are finished before any is pruned."""
-WARMUP = 0.3
+WARMUP = 0.2
 """The share of the budget that no trial is pruned within."""
 
 
