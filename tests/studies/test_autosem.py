@@ -169,7 +169,7 @@ def test_pruning_saves_steps_and_the_pruned_are_never_the_best(tmp_path: Path) -
     result = study(tmp_path, settings, config=config)
     pruned = [each for each in result.search.tried if each.pruned]
     assert pruned
-    assert all(4 <= each.spent.steps < 20 for each in pruned)
+    assert all(6 <= each.spent.steps < 20 for each in pruned)
     assert result.search.spent.steps < 12 * 20
     assert not result.search.best.pruned
     assert all(each.value == each.curve[each.spent.steps] for each in pruned)

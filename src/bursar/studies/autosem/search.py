@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, Trial
 
 FOLDER = "search"
-STARTUP = 3
+STARTUP = 4
 """Trials that are finished before any is pruned."""
-WARMUP = 0.2
+WARMUP = 0.3
 """The share of the budget that no trial is pruned within."""
 
 
