@@ -1,9 +1,5 @@
 """What the tests of all hosts share: a resumed training equals one that was not stopped."""
 
-import multiprocessing
-import os
-import socket
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+import processes
 from bursar.mixing import Decisions
 
 STEPS, STOPPED = 5, 4
@@ -72,26 +69,6 @@ def check(train: Train, folder: Path, workers: int, accumulate: int) -> None:
     assert lines.count(b'"loss"') == lines.count(b'"gain"') == lines.count(b'"kind":"step"')
 
 
-def _rank(rank: int, ranks: int, port: int, work: Callable[[], None], errors: Any) -> None:
-    try:
-        os.environ |= {
-            "RANK": str(rank),
-            "LOCAL_RANK": str(rank),
-            "WORLD_SIZE": str(ranks),
-            "LOCAL_WORLD_SIZE": str(ranks),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
-        }
-        torch.set_num_threads(1)
-        _forget_the_parent()
-        dist.init_process_group("gloo")
-        work()
-        dist.destroy_process_group()
-    except BaseException:
-        errors.put(f"rank {rank}: {traceback.format_exc()}")
-        raise
-
-
 def _forget_the_parent() -> None:
     """Accelerate remembers for a whole process that it was alone."""
     from accelerate.state import AcceleratorState, GradientState, PartialState
@@ -101,29 +78,16 @@ def _forget_the_parent() -> None:
     GradientState._reset_state()
 
 
-def on_ranks(work: Callable[[], None], ranks: int = 2) -> None:
-    """Do it in several processes that train together, and raise what any of them raised."""
-    # Forked, so that nothing is imported again: that would take most of the time.
-    context = multiprocessing.get_context("fork")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    errors = context.SimpleQueue()
-    processes = [
-        context.Process(target=_rank, args=(rank, ranks, port, work, errors))
-        for rank in range(ranks)
-    ]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(300)
-    hung = [process for process in processes if process.exitcode is None]
-    for process in hung:
-        process.kill()
-    if not errors.empty():
-        pytest.fail(errors.get())
-    assert not hung, "the ranks wait for each other"
-    assert [process.exitcode for process in processes] == [0] * ranks
+def on_ranks(work: Callable[[], None]) -> None:
+    """Do it in two processes that train together, and raise what any of them raised."""
+
+    def joined() -> None:
+        _forget_the_parent()
+        dist.init_process_group("gloo")
+        work()
+        dist.destroy_process_group()
+
+    processes.on_ranks(joined)
 
 
 @pytest.fixture(name="check")

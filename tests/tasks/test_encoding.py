@@ -1,7 +1,6 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ from bursar.tasks.encoding import encode
 from bursar.tasks.kinds import Choose, Classify, Kind, Regress, Span, Tag
 from bursar.tasks.rows import Answer, ChoiceRow, ImageRow, QuestionRow, Row, TextRow, WordsRow
 from bursar.tasks.tokenizer import Tokenizer
+from memory import Memory
 
 SENTENCE = "the cat sat on a mat and saw one small brown dog run far away"
 WORDS = SENTENCE.split()
@@ -23,21 +23,6 @@ def columns(split, items):  # type: ignore[no-untyped-def]
     """All columns of some items: what the encoder reads, and the targets."""
     inputs, targets = split.batch(items)
     return inputs | targets
-
-
-@dataclass(frozen=True)
-class Memory:
-    content: tuple[Row, ...]
-    where: str = "memory"
-
-    def rows(self) -> Iterator[Row]:
-        return iter(self.content)
-
-    def skips(self) -> dict[str, int]:
-        return {}
-
-    def fingerprint(self) -> str:
-        return blake2b(repr(self.content).encode()).hexdigest()
 
 
 def text(rng: np.random.Generator, longest: int = 30) -> str:

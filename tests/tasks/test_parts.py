@@ -1,7 +1,6 @@
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
@@ -17,27 +16,13 @@ from bursar.tasks.metrics import EXACT_GROUPS, EXACT_MATCH, F1, TOKEN_F1
 from bursar.tasks.parts import Split, hold_out, some_rows
 from bursar.tasks.rows import Answer, ChoiceRow, ImageRow, QuestionRow, Row, TextRow
 from bursar.tasks.tokenizer import Tokenizer
+from memory import Memory
 
 
 def columns(split, items):  # type: ignore[no-untyped-def]
     """All columns of some items: what the encoder reads, and the targets."""
     inputs, targets = split.batch(items)
     return inputs | targets
-
-
-@dataclass(frozen=True)
-class Memory:
-    content: tuple[Row, ...]
-    where: str = "memory"
-
-    def rows(self) -> Iterator[Row]:
-        return iter(self.content)
-
-    def skips(self) -> dict[str, int]:
-        return {}
-
-    def fingerprint(self) -> str:
-        return blake2b(repr(self.content).encode(), digest_size=16).hexdigest()
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,11 @@
 """Two ranks with half of each batch are one process with all of it."""
 
 import json
-import multiprocessing
 import os
 import signal
 import socket
 import subprocess
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,6 +37,7 @@ from bursar.training.ranks import BUCKET, Group, Ranks, _buckets
 from bursar.training.run import resume_run, run
 from bursar.training.stopping import listening
 from bursar.weighting import WEIGHTINGS
+from processes import on_ranks
 
 Toys = Mapping[str, Task]
 NEAR = 1e-5
@@ -191,50 +190,6 @@ def play(name: str, toys: Toys, folder: Path, data: Path) -> None:
             "evaluate": {"every": 25, "batch": 8},
         }
         run(config, to, model=Net(), tasks=own_tasks())
-
-
-def _rank(rank: int, ranks: int, port: int, work: Callable[[], None], errors: Any) -> None:
-    try:
-        os.environ |= {
-            "RANK": str(rank),
-            "LOCAL_RANK": str(rank),
-            "WORLD_SIZE": str(ranks),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
-        }
-        torch.set_num_threads(1)
-        work()
-    except BaseException:
-        errors.put(f"rank {rank}: {traceback.format_exc()}")
-        raise
-
-
-def on_ranks(
-    work: Callable[[], None], meanwhile: Callable[[], None] = lambda: None, ranks: int = 2
-) -> None:
-    """Do something in several processes that train together; raise what any of them raised."""
-    # Forked, so that nothing is imported again: that would take most of the time.
-    context = multiprocessing.get_context("fork")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    errors = context.SimpleQueue()
-    processes = [
-        context.Process(target=_rank, args=(rank, ranks, port, work, errors))
-        for rank in range(ranks)
-    ]
-    for process in processes:
-        process.start()
-    meanwhile()
-    for process in processes:
-        process.join(300)
-    hung = [process for process in processes if process.exitcode is None]
-    for process in hung:
-        process.kill()
-    if not errors.empty():
-        pytest.fail(errors.get())
-    assert not hung, "the ranks wait for each other"
-    assert [process.exitcode for process in processes] == [0] * ranks
 
 
 @pytest.fixture(scope="module")

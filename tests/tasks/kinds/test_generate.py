@@ -1,8 +1,7 @@
 """Texts that go on: what is to be said, what it costs, and how it is scored."""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ from bursar.tasks.kinds import Generate
 from bursar.tasks.metrics import GREEDY_MATCH, PERPLEXITY
 from bursar.tasks.rows import PromptRow, Row
 from bursar.tasks.tokenizer import Tokenizer
+from memory import Memory
 
 TEXTS = ["the cat sat on a mat with one dog", "where was the dog? it was here."] * 5
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "with", "one", "dog", "where", "was", "it", "here"]
@@ -24,21 +24,6 @@ WORDS = ["the", "cat", "sat", "on", "a", "mat", "with", "one", "dog", "where", "
 
 def tokenizer(max_length: int = 16) -> Tokenizer:
     return Tokenizer.train_to_write(TEXTS, 300, max_length)
-
-
-@dataclass(frozen=True)
-class Memory:
-    content: tuple[Row, ...]
-    where: str = "memory"
-
-    def rows(self) -> Iterator[Row]:
-        return iter(self.content)
-
-    def skips(self) -> dict[str, int]:
-        return {}
-
-    def fingerprint(self) -> str:
-        return repr(self.content)
 
 
 def encoded(rows: Sequence[Row], kind: Generate, words: Tokenizer, cache: Path) -> Encoded:

@@ -1,7 +1,5 @@
 """What every kind has to do, whichever it is."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +33,7 @@ from bursar.tasks.rows import (
     WordsRow,
 )
 from bursar.tasks.tokenizer import Tokenizer
+from memory import Memory
 
 TOKENIZER = Tokenizer.train(["the cat sat on a mat with one dog"] * 9, 200, max_length=16)
 Item = dict[str, torch.Tensor]
@@ -44,21 +43,6 @@ def columns(split, items):  # type: ignore[no-untyped-def]
     """All columns of some items: what the encoder reads, and the targets."""
     inputs, targets = split.batch(items)
     return inputs | targets
-
-
-@dataclass(frozen=True)
-class Memory:
-    content: tuple[Row, ...]
-    where: str = "memory"
-
-    def rows(self) -> Iterator[Row]:
-        return iter(self.content)
-
-    def skips(self) -> dict[str, int]:
-        return {}
-
-    def fingerprint(self) -> str:
-        return repr(self.content)
 
 
 def text(at: int) -> str:

@@ -1,8 +1,6 @@
 """Tag, span and choose: many decisions, windows or sequences a row."""
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,9 @@ from bursar.errors import UserError
 from bursar.tasks.encoding import Encoded, encode
 from bursar.tasks.kinds import Choose, Kind, Span, Tag
 from bursar.tasks.parts import Split
-from bursar.tasks.rows import Answer, ChoiceRow, QuestionRow, Row, WordsRow
+from bursar.tasks.rows import Answer, ChoiceRow, QuestionRow, WordsRow
 from bursar.tasks.tokenizer import Tokenizer
+from memory import Memory
 
 TOKENIZER = Tokenizer.train(["the cat sat on a mat with one dog"] * 9, 200, max_length=12)
 Item = dict[str, torch.Tensor]
@@ -29,23 +28,8 @@ def columns(split, items):  # type: ignore[no-untyped-def]
     return inputs | targets
 
 
-@dataclass(frozen=True)
-class Memory:
-    content: tuple[Row, ...]
-    where: str = "file"
-
-    def rows(self) -> Iterator[Row]:
-        return iter(self.content)
-
-    def skips(self) -> dict[str, int]:
-        return {}
-
-    def fingerprint(self) -> str:
-        return repr(self.content)
-
-
 def split_of(kind: Kind, rows: list[Any], cache: Path) -> Split:
-    source = Memory(tuple(rows))
+    source = Memory(tuple(rows), "file")
     return Split(encode(kind, source, TOKENIZER, cache), source)
 
 
@@ -180,7 +164,7 @@ def test_answers_with_punctuation_and_letters_that_change_length_come_back(tmp_p
     rows = [
         asked(each, context, at) for at, each in enumerate(["CAT\u200d sat", "a mat", "Ĳssel"], 1)
     ]
-    source = Memory(tuple(rows))
+    source = Memory(tuple(rows), "file")
     wide = Tokenizer(tokenizer.backend, 64)
     split = Split(encode(SPAN, source, wide, tmp_path), source)
     assert answers_of(SPAN, split, knowing(split.items)) == ["CAT\u200d sat", "a mat", "Ĳssel"]
