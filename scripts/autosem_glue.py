@@ -3,7 +3,7 @@
     python scripts/autosem_glue.py --data DATA --out OUTCOMES [--seeds 1 2 3] [--workers 2]
 
 Each outcome is a JSON file in OUTCOMES and is not made again; a study that was killed goes on. The
-table is printed from what is there. A seed takes somewhat over an hour on a free core.
+table is printed from what is there. A seed takes about three quarters of an hour on a free core.
 
 The rules, written before the runs. A variant's score is the primary's dev score of the final
 training, mean and standard deviation over the seeds. Stage 1, the search and the final training of
@@ -49,7 +49,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--storage", help="URL of a storage that several machines share")
-    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=100, help="of stage 1, ten batches each")
     parser.add_argument("--trials", type=int, help="20 for RTE and 15 for MRPC if not given")
     parser.add_argument("--set", dest="sets", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--table", action="store_true", help="only print what is there")

@@ -145,7 +145,8 @@ class Engine:
     def evaluate(self, task: str, split: Split) -> Scores:
         """Return the scores of a task on a split; it is not counted as spent."""
         size = self.config.evaluate.batch
-        return evaluate(self.model, self.tasks[task], split, size, self.device, self.ranks)
+        model, found = self.model, self.tasks[task]
+        return evaluate(model, found, split, size, self.device, self.ranks, self.autocast)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the place in the data, and what was spent."""

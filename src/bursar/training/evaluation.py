@@ -22,6 +22,7 @@ def predict(
     size: int,
     device: torch.device,
     ranks: Ranks = ALONE,
+    bfloat16: bool = False,
 ) -> tuple[list[Any], float]:
     """Return raw predictions for all items of a split in order, and the mean loss of labelled ones.
 
@@ -32,12 +33,14 @@ def predict(
         size: items in a batch.
         device: where the model is.
         ranks: those that take turns with the batches; each gets all predictions.
+        bfloat16: run the model in mixed precision.
     """
     model.eval()
     found: list[dict[int, Any] | None] = []
     losses, counts = [], []
     for batch in dev_batches(task.name, split.items, size, device, ranks.cut):
-        outputs = model(batch)[task.name]
+        with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
+            outputs = model(batch)[task.name]
         [part] = batch
         counts.append(task.kind.counted(part.columns, len(part.items)))
         losses.append(task.kind.loss(outputs, part.columns) * counts[-1])
@@ -60,9 +63,10 @@ def evaluate(
     size: int,
     device: torch.device,
     ranks: Ranks = ALONE,
+    bfloat16: bool = False,
 ) -> Scores:
-    """Return a task's metrics and loss on a split."""
-    raw, loss = predict(model, task, split, size, device, ranks)
+    """Return a task's metrics and loss on a split; the arguments are those of `predict`."""
+    raw, loss = predict(model, task, split, size, device, ranks, bfloat16)
     metrics = metrics_of(task, task.kind.scored(raw, split.items, split.source.rows()))
     return Scores(score_of(task, metrics), metrics, loss, split.rows)
 

@@ -22,7 +22,7 @@ from bursar.tasks.kinds import Generate
 from bursar.tasks.rows import Source
 from bursar.tasks.task import Task
 from bursar.tasks.tokenizer import Tokenizer
-from bursar.training.engine import pick_device
+from bursar.training.engine import pick_device, wants_bfloat16
 from bursar.training.evaluation import evaluate, predict
 from bursar.training.folder import MODEL, Finished, Scores, config_of, finished
 from bursar.training.prepare import late_tasks, read_split
@@ -116,7 +116,7 @@ class TrainedRun:
                 read.rows,
             )
             read = read.part(left)
-        return evaluate(self.model, task, read, BATCH, self._device)
+        return evaluate(self.model, task, read, BATCH, self._device, bfloat16=self._bfloat16)
 
     def predict(
         self,
@@ -147,7 +147,7 @@ class TrainedRun:
         rows = self._source(known, source, format)
         known = replace(known, splits={"input": rows})
         read = read_split(known, "input", self.tokenizer, cache)
-        raw, _ = predict(self.model, known, read, BATCH, self._device)
+        raw, _ = predict(self.model, known, read, BATCH, self._device, bfloat16=self._bfloat16)
         if isinstance(known.kind, Generate):
             raw = self._written(known.kind, read.items, raw)
         answers = known.kind.answers(raw, read.items, read.source.rows())
@@ -202,6 +202,11 @@ class TrainedRun:
     @property
     def _device(self) -> torch.device:
         return next(self.model.parameters()).device
+
+    @property
+    def _bfloat16(self) -> bool:
+        """Whether the run's precision is mixed here: scores are those that the run saw."""
+        return wants_bfloat16(config_of(self.folder).precision, self._device)
 
 
 def load_run(
