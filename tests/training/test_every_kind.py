@@ -16,6 +16,7 @@ from bursar.models.encoders import quiet
 from bursar.models.export import convert, export
 from bursar.rng import stream
 from bursar.tasks.batches import make_batch
+from bursar.training.evaluation import evaluate
 from bursar.training.inference import load_run
 from bursar.training.loading import to_device
 from bursar.training.prepare import read_split
@@ -151,6 +152,22 @@ def test_whoever_decides_can_read_every_kind(
     own = config(folder, 4, **decides)
     own = own.model_copy(update={"budget": own.budget.model_copy(update={"rounds": 1})})
     assert set(run(own, tmp_path / "run").tasks) == set(KINDS)
+
+
+def test_a_run_in_bfloat16_scores_every_kind_as_evaluate_does_later(
+    folder: Path, tmp_path: Path
+) -> None:
+    done = run(config(folder, 12, precision="bfloat16"), tmp_path / "run")
+    trained = load_run(tmp_path / "run")
+    later = trained.evaluate()
+    assert {kind: scores.loss for kind, scores in later.items()} == {
+        kind: scores.loss for kind, scores in done.tasks.items()
+    }
+    task = trained.task("classify")
+    split = read_split(task, "dev", trained.tokenizer)
+    in_full = evaluate(trained.model, task, split, 64, torch.device("cpu"))
+    assert in_full.loss != later["classify"].loss
+    assert in_full.loss == pytest.approx(later["classify"].loss, abs=0.02)
 
 
 def test_scores_of_a_span_task_count_questions_and_not_windows(tmp_path: Path) -> None:
