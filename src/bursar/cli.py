@@ -1048,6 +1048,7 @@ def bandit(
     environments: Annotated[int, typer.Option(help="Bandits.")] = 8,
     seeds: Annotated[int, typer.Option(help="Runs of each policy in each bandit.")] = 10,
     seed: Annotated[int, typer.Option(min=0, help="Another one draws other bandits.")] = 0,
+    noise: Annotated[float, typer.Option(help="What luck adds to a loss, as a deviation.")] = 0.0,
     to: Annotated[Path, typer.Option("--out", help="Folder of the report.")] = Path(
         "studies/bandit"
     ),
@@ -1069,6 +1070,7 @@ def bandit(
             environments=environments,
             seeds=seeds,
             seed=seed,
+            noise=noise,
             workers=min(2, os.cpu_count() or 1),
         )
     table = Table(Column(HEAD[0], no_wrap=True))

@@ -77,6 +77,7 @@ def compare(
     seeds: int = 10,
     seed: int = 0,
     delay: int = 0,
+    noise: float = 0.0,
     workers: int = 1,
 ) -> BanditComparison:
     """Run every policy in every environment with every seed.
@@ -91,6 +92,7 @@ def compare(
         seeds: runs of each policy in each environment; the draws of all policies are paired.
         seed: everything follows from it, whatever the number of workers.
         delay: how many draws are made between a draw and its outcome.
+        noise: the standard deviation of what luck adds to the loss of a batch.
         workers: processes.
 
     >>> found = compare({"random": CONTENDERS["random"]}, steps=50, environments=2, seeds=2)
@@ -99,7 +101,7 @@ def compare(
     """
     makers = {**policies, **{name: CONTENDERS[name] for name in ("random", "oracle")}}
     jobs = [
-        (maker, arms, steps, seeds, seed, delay, place)
+        (maker, arms, steps, seeds, seed, delay, noise, place)
         for maker, place in product(makers.values(), range(environments))
     ]
     if workers == 1:
@@ -112,9 +114,11 @@ def compare(
     return BanditComparison(tuple(makers), np.array(curves).reshape(shape))
 
 
-def _curves(job: tuple[Maker, int, int, int, int, int, int]) -> NDArray[np.float64]:
-    maker, arms, steps, seeds, seed, delay, place = job
+def _curves(job: tuple[Maker, int, int, int, int, int, float, int]) -> NDArray[np.float64]:
+    maker, arms, steps, seeds, seed, delay, noise, place = job
     environment = Environment.random(arms, steps, stream(seed, "environment", place))
     streams = [stream(seed, "draws", place, run) for run in range(seeds)]
-    rollouts = [simulate(maker(environment), environment, steps, rng, delay) for rng in streams]
+    rollouts = [
+        simulate(maker(environment), environment, steps, rng, delay, noise) for rng in streams
+    ]
     return np.array([rollout.curve for rollout in rollouts])

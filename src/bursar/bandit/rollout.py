@@ -23,7 +23,8 @@ class Rollout:
         tasks: the arms' names.
         actions: the arm pulled at each step, shape `(steps,)`.
         probabilities: the distribution of each draw, shape `(steps, tasks)`.
-        losses: the pulled arm's negative log-likelihood before the pull, shape `(steps,)`.
+        losses: the pulled arm's negative log-likelihood before the pull, with its noise, shape
+            `(steps,)`.
         gains: by how much the step lowered it, shape `(steps,)`.
         scores: every arm's score after each step, shape `(steps, tasks)`.
     """
@@ -53,6 +54,7 @@ def simulate(
     steps: int,
     rng: np.random.Generator,
     delay: int = 0,
+    noise: float = 0.0,
 ) -> Rollout:
     """Let a policy spend `steps` pulls, by ask and tell, as it would in a training.
 
@@ -66,6 +68,8 @@ def simulate(
         rng: where the draws come from.
         delay: how many draws are made between a draw and its outcome, as by a loader that looks
             ahead. The arms are pulled in the order of the draws.
+        noise: the standard deviation of what luck adds to the loss of a batch. The gain, which is
+            of one batch before and after, is without it, and so are dev scores.
 
     >>> import bursar
     >>> from bursar.rng import stream
@@ -94,7 +98,8 @@ def simulate(
             ahead.append(policy.ask(rng))
         draw = ahead.popleft()
         before, scores = scores, environment.after(scores, draw.index)
-        outcome = _outcome(policy, draw, before, scores)
+        luck = noise * rng.standard_normal() if noise else 0.0
+        outcome = _outcome(policy, draw, before, scores, luck)
         policy.tell(outcome)
         history.actions[step] = draw.index
         history.probabilities[step] = draw.probabilities
@@ -105,7 +110,11 @@ def simulate(
 
 
 def _outcome(
-    policy: Policy, draw: Draw, before: NDArray[np.float64], after: NDArray[np.float64]
+    policy: Policy,
+    draw: Draw,
+    before: NDArray[np.float64],
+    after: NDArray[np.float64],
+    luck: float,
 ) -> Outcome:
     loss = _nll(before[draw.index])
     score, uncertainty, losses = None, None, None
@@ -117,7 +126,7 @@ def _outcome(
         elif isinstance(signal, DevLosses):
             losses = {task: _nll(each) for task, each in zip(policy.tasks, after, strict=True)}
     gain = loss - _nll(after[draw.index])
-    return Outcome(draw, loss, gain, score, uncertainty, dev_losses=losses)
+    return Outcome(draw, loss + luck, gain, score, uncertainty, dev_losses=losses)
 
 
 def _nll(score: float) -> float:

@@ -2,59 +2,85 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bursar.policies.base import Outcome, Policy
+from bursar.policies.base import Outcome, Policy, bounded
 
-#: What each forecast keeps of its past at every draw: from the last step alone to some forty.
-_KEPT = np.array([0.0, 0.5, 0.8, 0.95])
-#: By how much of its error a forecast corrects its level and its slope, and what variance the
-#: slope has for noise of variance 1: discounted least squares of a line (Brown 1963).
-_LEVEL_GAIN = 1 - _KEPT**2
-_SLOPE_GAIN = (1 - _KEPT) ** 2
-_VARIANCE = (2 * (1 - _KEPT) ** 3 / (1 + _KEPT) ** 3).tolist()
+Array = NDArray[np.float64]
+Of = Literal["likelihood", "loss"]
+"""What a task's progress is the progress of."""
+
+#: What each line keeps of its past at every draw: some two hundred steps, down to the last alone.
+#: Of lines that forecast equally well the first, with the most behind it, is taken.
+_KEPT = np.array([0.99, 0.975, 0.95, 0.9, 0.8, 0.5, 0.0])
 #: A recent forecast error counts this much, an older one ever less.
-_RECENT = 0.1
+_RECENT = 0.2
+#: The floors of all tasks together are at most this share of the draws.
+_FLOORS = 0.5
+#: No batch of a model that learns has a larger loss.
+_LARGEST = 50.0
+
+
+def _gains(points: int) -> tuple[Array, Array]:
+    """By how much of its error a line corrects its level and its slope at its n-th point.
+
+    These are the steps of least squares with the weight kept^age: the first column of the inverse
+    of the normal matrix, for points at 0, -1, -2 ... Each is of shape `(points, rates)`.
+    """
+    weights, ages, squares = np.zeros((3, len(_KEPT)))
+    found = np.ones((2, points, len(_KEPT)))
+    for n in range(points):
+        weights, ages, squares = (
+            _KEPT * weights + 1,
+            _KEPT * (ages + weights),
+            _KEPT * (squares + 2 * ages + weights),
+        )
+        if n > 1:  # two points are on the line, whatever it keeps
+            kept = _KEPT > 0  # what keeps nothing goes by the last two
+            determinant = (weights * squares - ages**2)[kept]
+            found[0, n, kept] = squares[kept] / determinant
+            found[1, n, kept] = ages[kept] / determinant
+    return found[0], found[1]
+
+
+_LEVEL_GAINS, _SLOPE_GAINS = _gains(1000)  # they have settled by then
 
 
 class Progress(Policy):
-    """Draws tasks in proportion to how much a draw of them raises the likelihood of their batches.
+    """Draws tasks by how much a draw of them still raises the likelihood of their batches.
 
     Glover and Hokamp (2019) want the mean likelihood over tasks to be high when the budget is
     spent. To first order, one more draw of task k adds its slope to that: the rise b_k of its
     likelihood s = exp(-loss) from one draw of it to the next. A task that has converged, or is
     stuck, has none, and its draws are wasted. So
 
-        p_k = (1 - ε) max(b_k, 0) / Σ_j max(b_j, 0) + ε/N,
+        p_k = floor + (1 - N floor) √max(b_k, 0) / Σ_j √max(b_j, 0).
 
-    in proportion rather than all to the largest, because a slope can only be watched by drawing:
-    every task that still rises stays in view, and ε/N finds those that begin to rise, or that were
-    forgotten. Nothing is measured but the loss of the batches that are trained on anyway.
+    Not all goes to the largest, and the root evens shares out further: a slope can only be watched
+    by drawing, so a task that noise makes look worse than it is has to stay in view to be seen
+    right again. The floor is for tasks that have nothing to learn for now: they forget while others
+    are drawn, and may begin to rise. Nothing is measured but the loss of the batches that are
+    trained on anyway.
 
-    A batch's loss is noisy. Three things keep noise from being taken for progress:
-
-    - Slopes come from discounted least squares, at four rates from "the last step" to
-      "the last forty". Each task uses the rate that forecast its own batches best: a clean curve is
-      followed at once, a noisy one is averaged.
-    - Noise shows in rises that are taken back at the next draw. A task's noise variance is
-      therefore minus the mean product of successive rises (σ² = -E[Δ_i Δ_{i+1}] for a constant plus
-      noise), and 0 if that product is positive; it gives the variance v_k of the slope.
-    - ε grows from `explore` to 1 as noise explains the slopes: 1 - ε = (1 - explore) · max(0,
-      1 - Σ v / Σ b²). Where little can be told from noise, tasks are drawn almost uniformly,
-      but not quite: noise that is many times a step's rise still costs a little against RANDOM.
+    A batch's loss is noisy, so slopes come from lines fitted by least squares to what a task's
+    draws gave, at seven rates of forgetting from "the last two" to "the last two hundred". Each
+    task goes by the line that has forecast its own batches best of late: a clean curve is followed
+    at once, a noisy one is averaged.
 
     Until two losses of each task are known there is no slope, and the others wait. A loss that
     comes after that of a later draw of its task is left out: it says nothing of the rise since.
 
     In the bandit of the paper it passes the ORACLE, which knows how many draws each task needs but
-    not when a task has had them.
+    not when a task has had them; with noise in the losses it stays above RANDOM.
 
     Args:
         tasks: the names of the tasks.
-        explore: the share of the draws that is uniform when there is no noise.
+        floor: the least probability of a task; half the uniform one where that is less.
+        of: `likelihood`, for tasks that are scored by how often they are right; `loss` counts the
+            fall of the loss itself, as a language model is scored.
 
     >>> from bursar.rng import stream
     >>> policy, rng = Progress(["rising", "done"]), stream(1, "draws")
@@ -62,16 +88,19 @@ class Progress(Policy):
     ...     draw = policy.ask(rng)
     ...     policy.tell(Outcome(draw, loss=3 - 0.1 * step if draw.task == "rising" else 0.5))
     >>> policy.probabilities().round(3).tolist()
-    [0.975, 0.025]
+    [0.99, 0.01]
     """
 
     name = "progress"
 
-    def __init__(self, tasks: Sequence[str], explore: float = 0.05) -> None:
+    def __init__(self, tasks: Sequence[str], floor: float = 0.01, of: Of = "likelihood") -> None:
         super().__init__(tasks)
-        if not 0 < explore <= 1:
-            raise ValueError(f"explore: expected a number above 0 and up to 1, found {explore}")
-        self._explore = explore
+        if not 0 < floor <= 1:
+            raise ValueError(f"floor: expected a number above 0 and up to 1, found {floor}")
+        if of not in get_args(Of):
+            raise ValueError(f"of: expected likelihood or loss, found {of!r}")
+        self._of = of
+        self._floor = min(floor, _FLOORS / len(self.tasks))
         shape = (len(self.tasks), len(_KEPT))
         self._ones = np.ones(len(self.tasks))  # for sums: a product is the fastest
         self._levels = np.zeros(shape)
@@ -80,82 +109,63 @@ class Progress(Policy):
         self._seen = np.zeros(len(self.tasks), dtype=np.int64)
         self._newest = np.zeros(len(self.tasks), dtype=np.int64)
         self._new = len(self.tasks)  # how many of them were seen less than twice
-        self._rises = np.zeros(len(self.tasks))
-        self._products = np.zeros(len(self.tasks))
         self._best = np.zeros(len(self.tasks))
-        self._variances = np.zeros(len(self.tasks))
         self._share()
 
-    def probabilities(self) -> NDArray[np.float64]:
-        """In proportion to the slopes, as far as they can be told from noise."""
+    def probabilities(self) -> Array:
+        """By the roots of the slopes that rise."""
         return self._probabilities
 
     def tell(self, outcome: Outcome) -> None:
         """Learn from the loss, if it is a number."""
-        draw = outcome.draw
-        if outcome.loss is None or not math.isfinite(outcome.loss):
-            return
-        if draw.number <= self._newest[draw.index]:
+        draw, loss = outcome.draw, bounded(outcome.loss, _LARGEST)
+        if loss is None or draw.number <= self._newest[draw.index]:
             return
         self._newest[draw.index] = draw.number
         # A loss below 0 is no likelihood of an outcome; it counts as certain.
-        self._observe(draw.index, math.exp(-max(outcome.loss, 0.0)))
+        self._observe(draw.index, math.exp(-max(loss, 0.0)) if self._of == "likelihood" else -loss)
         self._share()
 
-    def _observe(self, k: int, likelihood: float) -> None:
-        # With nothing kept, the first level is the latest likelihood itself.
-        rise = likelihood - float(self._levels[k, 0])
-        if self._seen[k] == 0:
-            self._levels[k] = likelihood
-        elif self._seen[k] == 1:
-            self._levels[k] = likelihood
-            self._slopes[k] = rise
-            self._new -= 1
+    def _observe(self, k: int, value: float) -> None:
+        seen = int(self._seen[k])
+        levels, slopes, errors = self._levels[k], self._slopes[k], self._errors[k]
+        if seen == 0:
+            levels[:] = value
         else:
-            weight = max(_RECENT, 1 / float(self._seen[k] - 1))
-            self._products[k] += weight * (rise * self._rises[k] - self._products[k])
-            self._correct(k, likelihood, weight)
-        self._rises[k] = rise
+            place = min(seen, len(_LEVEL_GAINS) - 1)
+            forecast = levels + slopes
+            error = value - forecast
+            if seen > 1:
+                weight = max(_RECENT, 1 / (seen - 1))
+                errors += weight * (error * error - errors)
+            levels[:] = forecast + _LEVEL_GAINS[place] * error
+            slopes += _SLOPE_GAINS[place] * error
+            self._new -= seen == 1
         self._seen[k] += 1
         self._settle(k)
 
-    def _correct(self, k: int, likelihood: float, weight: float) -> None:
-        levels, slopes, errors = self._levels[k], self._slopes[k], self._errors[k]
-        forecast = levels + slopes
-        error = likelihood - forecast
-        errors += weight * (error * error - errors)
-        levels[:] = forecast + _LEVEL_GAIN * error
-        levels[0] = likelihood
-        slopes += _SLOPE_GAIN * error
-
     def _settle(self, k: int) -> None:
-        """The task's slope and its variance, by the forecast that erred least."""
-        rate = int(self._errors[k].argmin())
-        self._best[k] = self._slopes[k, rate]
-        self._variances[k] = max(-float(self._products[k]), 0.0) * _VARIANCE[rate]
+        """The task's slope, by the line that erred least."""
+        self._best[k] = self._slopes[k, self._errors[k].argmin()]
 
     def _share(self) -> None:
+        floor = self._floor
         if self._new > 0:
-            shares, trust = (self._seen < 2) / self._new, 1.0
+            shares: Array = (self._seen < 2) / self._new
         else:
-            shares = np.maximum(self._best, 0.0)
-            total, squares = float(shares.dot(self._ones)), float(self._best.dot(self._best))
-            noise = float(self._variances.dot(self._ones))
-            trust = max(0.0, 1 - noise / squares) if total > 0 else 0.0
-            shares /= total if total > 0 else 1.0
-        sought = (1 - self._explore) * trust
-        probabilities: NDArray[np.float64] = sought * shares
-        probabilities += (1 - sought) / len(self._tasks)
+            shares = np.sqrt(np.maximum(self._best, 0.0))
+            total = float(shares.dot(self._ones))
+            if total > 0:
+                shares /= total
+            else:
+                floor = 1 / len(self._tasks)
+        probabilities: Array = floor + (1 - floor * len(self._tasks)) * shares
         probabilities.setflags(write=False)
         self._probabilities = probabilities
 
     def diagnostics(self) -> dict[str, Any]:
-        """Return the slopes and their standard errors by task."""
-        errors = np.sqrt(self._variances)
-        return {
-            "slopes": dict(zip(self.tasks, self._best.tolist(), strict=True)),
-            "errors": dict(zip(self.tasks, errors.tolist(), strict=True)),
-        }
+        """Return the slopes by task."""
+        return {"slopes": dict(zip(self.tasks, self._best.tolist(), strict=True))}
 
     def _state(self) -> dict[str, Any]:
         return {name: getattr(self, f"_{name}").tolist() for name in _ARRAYS}
@@ -170,4 +180,4 @@ class Progress(Policy):
         self._share()
 
 
-_ARRAYS = ("levels", "slopes", "errors", "seen", "newest", "rises", "products")
+_ARRAYS = ("levels", "slopes", "errors", "seen", "newest")

@@ -1,5 +1,6 @@
 """Figure 1 of Glover and Hokamp (2019): what each policy makes of the MTL bandit."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,7 @@ def bandit_report(
     environments: int = 8,
     seeds: int = 10,
     seed: int = 0,
+    noise: float = 0.0,
     workers: int = 1,
 ) -> BanditReport:
     """Compare policies in the bandit and write `report.html` with the table and Figure 1 to `out`.
@@ -60,6 +62,7 @@ def bandit_report(
         environments: how many to draw.
         seeds: runs of each policy in each environment.
         seed: everything follows from it.
+        noise: the standard deviation of what luck adds to the loss of a batch.
         workers: processes.
     """
     plotly()
@@ -70,17 +73,22 @@ def bandit_report(
     for what, size in sizes.items():
         if size < 1:
             raise UserError(f"{what}: expected at least 1, found {size}")
+    if not 0 <= noise < math.inf:
+        raise UserError(f"noise: expected a number, none below 0, found {noise}")
     check_page(out / "report.html")
     makers = {name: CONTENDERS[name] for name in policies if name != COUNTERFACTUAL}
-    comparison = compare(makers, **sizes, seed=seed, workers=workers)
+    comparison = compare(makers, **sizes, seed=seed, noise=noise, workers=workers)
     notes = []
     if COUNTERFACTUAL in policies:
-        comparison = _joined(comparison, COUNTERFACTUAL, counterfactual_curves(seed=seed, **sizes))
+        curves = counterfactual_curves(seed=seed, noise=noise, **sizes)
+        comparison = _joined(comparison, COUNTERFACTUAL, curves)
         notes.append(
             "counterfactual is learned from two runs before its own, the first of them random."
         )
     if "thompson" in policies:
-        notes.append(primary_note(**sizes, seed=seed))
+        notes.append(primary_note(**sizes, seed=seed, noise=noise))
+    if noise:
+        notes.append(f"Luck adds noise of standard deviation {noise:g} to every loss.")
     lead = ". ".join([", ".join(f"{size} {what}" for what, size in sizes.items()), *notes])
     body = [table(HEAD, rows(comparison)), *plots([Plot(_CAPTION, bandit_curves(comparison))])]
     write_page(out / "report.html", document("The MTL bandit", lead, body))
@@ -94,7 +102,9 @@ def _joined(comparison: BanditComparison, name: str, curves: Floats) -> BanditCo
     )
 
 
-def primary_note(arms: int, steps: int, environments: int, seeds: int, seed: int) -> str:
+def primary_note(
+    arms: int, steps: int, environments: int, seeds: int, seed: int, noise: float = 0.0
+) -> str:
     """What Thompson sampling is for, and how it does at that: the score of its primary arm."""
     scores = {name: np.empty((environments, seeds)) for name in ("random", "thompson")}
     for place in range(environments):
@@ -102,7 +112,8 @@ def primary_note(arms: int, steps: int, environments: int, seeds: int, seed: int
         for name, finals in scores.items():
             for run in range(seeds):
                 rng = stream(seed, "draws", place, run)
-                rollout = simulate(CONTENDERS[name](environment), environment, steps, rng)
+                policy = CONTENDERS[name](environment)
+                rollout = simulate(policy, environment, steps, rng, noise=noise)
                 finals[place, run] = rollout.scores[-1, 0]
     own, chance = (np.median(scores[name], axis=1) for name in ("thompson", "random"))
     return (

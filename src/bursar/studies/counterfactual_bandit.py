@@ -109,7 +109,13 @@ def counterfactual_bandit(
 
 
 def counterfactual_curves(
-    environments: int, seeds: int, arms: int, steps: int, seed: int, iterations: int = 2
+    environments: int,
+    seeds: int,
+    arms: int,
+    steps: int,
+    seed: int,
+    iterations: int = 2,
+    noise: float = 0.0,
 ) -> NDArray[np.float64]:
     """The mean score over arms in the run of the last policy, in the bandits of `bandit.compare`.
 
@@ -120,7 +126,7 @@ def counterfactual_curves(
     for e in range(environments):
         environment = Environment.random(arms, steps, stream(seed, "environment", e))
         for s in range(seeds):
-            bandit = _Bandit(environment, steps, seed, e, s)
+            bandit = _Bandit(environment, steps, seed, e, s, noise)
             first = bandit.play("random", Random(environment.tasks))
             curves[e, s] = bandit.improved(improve, first, iterations).curve
     return curves
@@ -135,11 +141,12 @@ class _Bandit:
     seed: int
     number: int
     run: int
+    noise: float = 0.0
 
     def play(self, name: str, policy: Policy) -> Rollout:
         """Return the run of a policy, drawn with the random numbers of that name."""
         rng = stream(self.seed, "draws", self.number, self.run, name)
-        return simulate(policy, self.environment, self.steps, rng)
+        return simulate(policy, self.environment, self.steps, rng, noise=self.noise)
 
     def improved(self, way: Improvement, first: Rollout, iterations: int) -> Rollout:
         """Return the run of the last of several policies, each learned from all runs before it."""
