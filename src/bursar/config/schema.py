@@ -62,8 +62,9 @@ class Optimizer(Section):
         momentum: of `sgd`.
         lr: learning rate of the encoder.
         head_factor: the heads learn this many times faster; they start from nothing.
-        conditional_factor: so do the conditional modules and the task embeddings of a conditioned
-            encoder, which change nothing at the start.
+        conditional_factor: the same for the conditional modules and the task embeddings of a
+            conditioned encoder. What they do to it is a product of the two: ten times the rate
+            broke a training that went well with once.
         weight_decay: not applied to biases and norms.
         warmup: share of the steps in which the rate rises from 0.
         clip: largest norm of the gradient; 0 for no clipping.
@@ -73,7 +74,7 @@ class Optimizer(Section):
     momentum: float = Field(default=0.9, ge=0, lt=1)
     lr: float = Field(default=5e-5, gt=0, allow_inf_nan=False)
     head_factor: float = Field(default=10.0, gt=0, allow_inf_nan=False)
-    conditional_factor: float = Field(default=10.0, gt=0, allow_inf_nan=False)
+    conditional_factor: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     weight_decay: float = Field(default=0.01, ge=0, allow_inf_nan=False)
     warmup: float = Field(default=0.1, ge=0, le=1)
     clip: float = Field(default=1.0, ge=0, allow_inf_nan=False)
