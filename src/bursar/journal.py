@@ -67,6 +67,7 @@ class Opening(Record):
         family: the key of the decider's family.
         format: of the journal.
         count: what the budget counts.
+        objective: the tasks that the run is scored on; all if None.
     """
 
     kind = "run"
@@ -79,6 +80,7 @@ class Opening(Record):
     family: str = "policy"
     format: int = FORMAT
     count: Literal["steps", "examples", "compute"] = "steps"
+    objective: list[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

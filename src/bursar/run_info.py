@@ -12,13 +12,20 @@ class RunInfo:
         sizes: training examples of each task; its keys are the tasks, in order.
         steps: the budget in optimiser steps.
         batch: examples in a batch.
+        objective: the tasks that the run is scored on; all if empty.
     """
 
     sizes: Mapping[str, int]
     steps: int
     batch: int
+    objective: tuple[str, ...] = ()
 
     @property
     def tasks(self) -> list[str]:
         """The task names, in order."""
         return list(self.sizes)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The tasks that the run is scored on."""
+        return self.objective or tuple(self.sizes)

@@ -4,6 +4,7 @@ from bursar import (
     ADO,
     ODM,
     ActivePrioritization,
+    Aimed,
     Aioli,
     Annealed,
     Cycle,
@@ -40,6 +41,11 @@ def shares_without_the_first(tasks):
 class TestRandom(PolicyConformance):
     def make(self, tasks):
         return Random(tasks)
+
+
+class TestAimed(PolicyConformance):
+    def make(self, tasks):
+        return Aimed(tasks, tasks[: 1 + len(tasks) // 2])
 
 
 class TestTaskSize(PolicyConformance):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar import Annealed, Cycle, Fixed, Random, Schedule, TaskSize, Temperature
+from bursar import Aimed, Annealed, Cycle, Fixed, Random, Schedule, TaskSize, Temperature
 from bursar.policies import RunInfo
 from bursar.rng import stream
 
@@ -38,6 +38,26 @@ def test_temperature_lies_between_task_size_and_random(sizes):
     assert Temperature(sizes, 1).probabilities() == pytest.approx(size)
     uniform = Random(list(sizes)).probabilities()
     assert Temperature(sizes, 1e9).probabilities() == pytest.approx(uniform)
+
+
+@quick
+@given(st.integers(1, 6), st.integers(1, 6), st.floats(0, 0.9))
+def test_aimed_divides_the_draws_among_what_is_scored(targets, others, rest):
+    tasks = [str(k) for k in range(targets + others)]
+    shares = Aimed(tasks, tasks[:targets], rest).probabilities()
+    assert shares[:targets] == pytest.approx((1 - rest) / targets)
+    assert shares[targets:] == pytest.approx(rest / others)
+
+
+def test_aimed_takes_its_targets_from_the_run():
+    scored = RunInfo(SIZES, steps=1000, batch=16, objective=("rte",))
+    assert Aimed.for_run(scored, rest=0.2).probabilities() == pytest.approx([0.1, 0.8, 0.1])
+    assert Aimed.for_run(scored, targets=["wnli"], rest=0).probabilities().tolist() == [0, 0, 1]
+    assert Aimed.for_run(FACTS).probabilities() == pytest.approx([1 / 3] * 3)
+    with pytest.raises(ValueError, match=r"targets: expected some of .* found"):
+        Aimed.for_run(FACTS, targets=["cola"])
+    with pytest.raises(ValueError, match="rest: expected a number from 0 up to 1, found 1"):
+        Aimed(["a"], rest=1)
 
 
 def test_task_size_is_the_share_of_the_examples():

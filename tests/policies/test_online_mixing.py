@@ -297,6 +297,12 @@ def test_aioli_refuses_stretches_that_tell_nothing():
     with pytest.raises(ValueError, match="targets: expected some of"):
         Aioli(["a", "b"], targets=["x"])
     assert Aioli.for_run(INFO)._round == 200
+    scored = RunInfo(INFO.sizes, 1000, 16, objective=("b",))
+    for policy in (Aioli, DoGE):
+        [signal] = policy.for_run(scored).needs
+        assert signal.tasks == ("b",)
+        [signal] = policy.for_run(scored, targets=["a", "c"]).needs
+        assert signal.tasks == ("a", "c")
     many = RunInfo(dict.fromkeys(map(str, range(14)), 5), 1000, 16)
     assert Aioli.for_run(many)._round == 400
 

@@ -2,6 +2,7 @@
 
 from bursar.policies.active import ActivePrioritization
 from bursar.policies.ado import ADO
+from bursar.policies.aimed import Aimed
 from bursar.policies.aioli import Aioli
 from bursar.policies.annealed import Annealed
 from bursar.policies.base import Draw, Outcome, Policy
@@ -32,6 +33,7 @@ from bursar.run_info import RunInfo
 
 POLICIES: tuple[type[Policy], ...] = (
     Random,
+    Aimed,
     TaskSize,
     Temperature,
     Annealed,
@@ -53,6 +55,7 @@ __all__ = [
     "ODM",
     "POLICIES",
     "ActivePrioritization",
+    "Aimed",
     "Aioli",
     "Alignment",
     "Annealed",

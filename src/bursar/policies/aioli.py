@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from bursar.policies.base import Draw, Outcome, Policy, bounded, distribution
+from bursar.policies.base import Draw, Outcome, Policy, bounded, distribution, known_tasks
 from bursar.policies.signals import DevLosses, Signal
 from bursar.rng import stream
 from bursar.run_info import RunInfo
@@ -51,7 +51,8 @@ class Aioli(Policy):
         share: f.
         eta: η.
         ema: γ, the weight of the rounds before; None for the paper's rule.
-        targets: the tasks whose dev losses count; all if None.
+        targets: the tasks whose dev losses count; all if None. A run file's default is the run's
+            objective.
         examples: dev examples of each, the same ones each time; all if None.
         seed: of the order of the stretches.
 
@@ -109,10 +110,17 @@ class Aioli(Policy):
             self.needs = frozenset({DevLosses(self._targets, examples)})
 
     @classmethod
-    def for_run(cls, info: RunInfo, every: int | None = None, **options: Any) -> Self:
+    def for_run(
+        cls,
+        info: RunInfo,
+        every: int | None = None,
+        targets: Sequence[str] | None = None,
+        **options: Any,
+    ) -> Self:
         """The policy that a run file means."""
         usual = max(_ROUND, round(_ROUND * len(info.tasks) / _TASKS))
-        return cls(info.tasks, every=usual if every is None else every, **options)
+        often, aim = usual if every is None else every, info.targets if targets is None else targets
+        return cls(info.tasks, every=often, targets=aim, **options)
 
     def probabilities(self) -> Array:
         """Return the mixture of the stretch that the next draw is in, or the weights."""
@@ -210,11 +218,3 @@ class Aioli(Policy):
         self._known = {}
         for number, place, losses in state["known"]:
             self._known.setdefault(number, {})[place] = list(losses)
-
-
-def known_tasks(chosen: Sequence[str] | None, tasks: Sequence[str], what: str) -> tuple[str, ...]:
-    """Return some of a policy's tasks, all if None; refuse others."""
-    names = tuple(tasks) if chosen is None else tuple(chosen)
-    if isinstance(chosen, str) or not names or not set(names) <= set(tasks):
-        raise ValueError(f"{what}: expected some of {list(tasks)}, found {chosen!r}")
-    return names

@@ -316,3 +316,11 @@ def in_order(values: Mapping[str, T], tasks: Sequence[str], what: str) -> dict[s
     if not isinstance(values, Mapping) or set(values) != set(tasks):
         raise ValueError(f"{what}: expected a value for each of {list(tasks)}, found {values}")
     return {task: values[task] for task in tasks}
+
+
+def known_tasks(chosen: Sequence[str] | None, tasks: Sequence[str], what: str) -> tuple[str, ...]:
+    """Return some of a policy's tasks, all if None; refuse others."""
+    names = tuple(tasks) if chosen is None else tuple(chosen)
+    if isinstance(chosen, str) or not names or not set(names) <= set(tasks):
+        raise ValueError(f"{what}: expected some of {list(tasks)}, found {chosen!r}")
+    return names

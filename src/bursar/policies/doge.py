@@ -1,14 +1,14 @@
 """DoGE: shares by how a task's gradient lies to the mean dev gradient."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bursar.policies.aioli import known_tasks
-from bursar.policies.base import Draw, Outcome, Policy, bounded, distribution
+from bursar.policies.base import Draw, Outcome, Policy, bounded, distribution, known_tasks
 from bursar.policies.signals import Alignment, Signal
+from bursar.run_info import RunInfo
 
 Array = NDArray[np.float64]
 
@@ -45,7 +45,8 @@ class DoGE(Policy):
         clip: c.
         epsilon: ε; the authors have 0.
         explore: the share of the draws that is uniform, so that every task is measured.
-        targets: the tasks whose dev gradients count; all if None.
+        targets: the tasks whose dev gradients count; all if None. A run file's default is the run's
+            objective.
         examples: dev examples of each, the same ones each time; all if None.
 
     >>> from bursar.rng import stream
@@ -93,6 +94,11 @@ class DoGE(Policy):
         self._weights = np.full(count, 1 / count)
         self._mean = self._weights
         self._spread()
+
+    @classmethod
+    def for_run(cls, info: RunInfo, targets: Sequence[str] | None = None, **options: Any) -> Self:
+        """The policy that a run file means."""
+        return cls(info.tasks, targets=info.targets if targets is None else targets, **options)
 
     def probabilities(self) -> Array:
         """Return the weights, beside the part of the draws that is uniform."""

@@ -276,7 +276,8 @@ def _run_info(run: Path) -> RunInfo:
     if not isinstance(opening, Opening):
         raise UserError(f"{path}: expected the run's description in the first line, found none")
     sizes = {task: opening.sizes.get(task, 1) for task in opening.tasks}
-    return RunInfo(sizes, opening.budget.get("steps", 1), opening.budget.get("batch", 1))
+    steps, batch = opening.budget.get("steps", 1), opening.budget.get("batch", 1)
+    return RunInfo(sizes, steps, batch, tuple(opening.objective or ()))
 
 
 def _estimated(

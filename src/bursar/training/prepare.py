@@ -350,4 +350,5 @@ def _all_labelled(task: Task, split: Split) -> None:
 def run_info_of(config: RunConfig, prepared: Sequence[Prepared]) -> RunInfo:
     """Return what the decider may know of the run."""
     sizes = {entry.task.name: len(entry.train) for entry in prepared}
-    return RunInfo(sizes, config.budget.steps, config.budget.batch)
+    scored = () if config.objective is None else config.objective.tasks
+    return RunInfo(sizes, config.budget.steps, config.budget.batch, scored)

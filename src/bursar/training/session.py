@@ -123,6 +123,7 @@ class Session:
             self.config.budget.model_dump(exclude={"count"}, exclude_none=True),
             self.config.family.key,
             count=self.config.budget.count,
+            objective=list(self._info.objective) or None,
         )
 
     def go_on(self, snapshot: Snapshot) -> Finished:
