@@ -24,10 +24,11 @@ from bursar.training.launch import launched
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from bursar.config import RunConfig
+    from bursar.config import Objective, RunConfig
     from bursar.studies.autosem import AutosemResult
     from bursar.studies.compare import Comparison
     from bursar.studies.improve import ImproveSettings, PolicyEstimate
+    from bursar.studies.paired import Unit
     from bursar.training.folder import Finished, Scores
     from bursar.training.inference import Prediction
 
@@ -233,7 +234,7 @@ def _tell(result: "Finished", folder: Path, quiet: bool) -> None:
     from bursar.training.folder import config_of
 
     config = config_of(folder)
-    out.print(_scores_table(result.tasks, result.score))
+    out.print(_scores_table(result.tasks, result.score, config.objective, result.objective))
     unit = config.family.unit.removesuffix("s")
     target = config.decider.get("target") if config.objective is None else None
     why = f", for its score of the target {target}" if target in result.tasks else ""
@@ -250,7 +251,13 @@ def _report(write: Callable[[], Path]) -> None:
         out.print(f"No report: {error}", soft_wrap=True)
 
 
-def _scores_table(tasks: dict[str, "Scores"], score: float) -> Table:
+def _scores_table(
+    tasks: dict[str, "Scores"],
+    score: float,
+    objective: "Objective | None" = None,
+    value: float | None = None,
+) -> Table:
+    from bursar.studies.compare import unit_of
     from bursar.tasks.metrics import shown
 
     table = Table(Column("task", no_wrap=True), "metrics")
@@ -261,6 +268,10 @@ def _scores_table(tasks: dict[str, "Scores"], score: float) -> Table:
         table.add_row(name, metrics, f"{scores.loss:.3f}", f"{100 * scores.score:.1f}")
     table.add_section()
     table.add_row("mean", "", "", f"{100 * score:.1f}")
+    if objective is not None and value is not None:
+        told = unit_of(objective).level(value)
+        by_loss = objective.measure == "loss"
+        table.add_row(objective.words, "", told if by_loss else "", "" if by_loss else told)
     return table
 
 
@@ -732,17 +743,23 @@ def _lines_view(config: "RunConfig", title: str) -> View:
 
 def _comparison_table(comparison: "Comparison") -> Table:
     """A row for each task and a column for each policy: policies are few, tasks may be many."""
+    from bursar.studies.paired import SCORES
+
     table = Table(Column("task", no_wrap=True))
     best = comparison.best()
     for policy in comparison.runs:
         table.add_column(policy, justify="right", style="bold" if policy == best else "")
+    unit = comparison.unit
     for task in comparison.tasks:
-        table.add_row(task, *(_spread(comparison.score(name, task)) for name in comparison.runs))
+        values = (comparison.value(name, task) for name in comparison.runs)
+        table.add_row(task, *(_spread(found, unit) for found in values))
     table.add_section()
-    table.add_row("mean", *(_spread(comparison.score(name)) for name in comparison.runs))
+    if unit is SCORES:
+        means = (comparison.score(name) for name in comparison.runs)
+        table.add_row("mean", *(_spread(found, unit) for found in means))
     if comparison.objective is not None:
-        outcomes = (_spread(comparison.outcome(name)) for name in comparison.runs)
-        table.add_row(comparison.objective.words, *outcomes)
+        outcomes = (comparison.outcome(name) for name in comparison.runs)
+        table.add_row(comparison.objective.words, *(_spread(found, unit) for found in outcomes))
     passed = (mean(run.forward + run.backward for run in runs) for runs in comparison.runs.values())
     table.add_row("examples passed", *(f"{count:,.0f}" for count in passed))
     return table
@@ -755,25 +772,27 @@ def _tell_differences(comparison: "Comparison") -> None:
     judged = comparison.differences()
     if not judged:
         return
-    table = Table(Column(f"above {comparison.baseline}", no_wrap=True))
+    unit = comparison.unit
+    table = Table(Column(f"{unit.better} {comparison.baseline}", no_wrap=True))
     for policy, each in judged.items():
         table.add_column(policy, justify="right", style="bold" if each.significant else "")
     for task in comparison.tasks:
-        table.add_row(task, *map(interval_words, comparison.differences(task).values()))
+        found = comparison.differences(task).values()
+        table.add_row(task, *(interval_words(each, unit) for each in found))
     table.add_section()
     name = "mean" if comparison.objective is None else comparison.objective.words
-    table.add_row(name, *map(interval_words, judged.values()))
+    table.add_row(name, *(interval_words(each, unit) for each in judged.values()))
     if any(each.p is not None for each in judged.values()):
         table.add_row("p", *map(p_words, judged.values()))
     out.print(table)
     out.print(how_tested(judged), soft_wrap=True)
 
 
-def _spread(scores: list[float]) -> str:
+def _spread(values: list[float], unit: "Unit") -> str:
     """Return the mean, and the range where there are several."""
-    text = f"{100 * mean(scores):.1f}"
-    if len(scores) > 1:
-        text += f" ({100 * min(scores):.1f} to {100 * max(scores):.1f})"
+    text = unit.level(mean(values))
+    if len(values) > 1:
+        text += f" ({unit.range(values)})"
     return text
 
 

@@ -274,8 +274,12 @@ def test_contestants_are_judged_by_the_objective_where_the_run_file_names_one(ma
         for name, values in {"a": (-0.5, -0.75), "b": (-0.25, -0.75)}.items()
     }
     page = Page(write_comparison_report(runs, runs["a"][0].parent / "out", "Losses"))
-    assert page.rows[3] == ["above a", "easy", "hard", "objective, -loss", "p", "seeds"]
-    assert page.rows[4][3].startswith("+12.5 (")
+    assert page.rows[0][1:5] == ["easy", "hard", "objective, loss", "lowest to highest seed"]
+    assert page.rows[1][3:5] == ["0.625", "0.500 to 0.750"]
+    assert page.rows[3] == ["below a", "easy", "hard", "objective, loss", "p", "seeds"]
+    assert page.rows[4][3].startswith("+0.125 (")
+    assert "below a, in nats" in page.source
+    assert headings(page)[1] == "Dev loss over the budget"
 
 
 def test_an_objective_that_is_none_is_one_sentence(make_run, short):

@@ -1,5 +1,6 @@
 """A comparison: who is run with which seed, where, and what the table says of it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -157,7 +158,9 @@ def test_contestants_are_compared_with_the_first_or_with_the_one_that_is_named(
 
 def test_contestants_are_judged_by_the_objective_if_there_is_one() -> None:
     def run(score: float, objective: float) -> Finished:
-        return Finished(1, score, scored(score, score).tasks, 1, 1, objective)
+        found = scored(score, score).tasks.items()
+        tasks = {name: replace(each, loss=-objective) for name, each in found}
+        return Finished(1, score, tasks, 1, 1, objective)
 
     runs = {"a": [run(0.5, -1.5), run(0.5, -1.0)], "b": [run(0.25, -1.0), run(0.25, -0.25)]}
     # Without one, the runs' own objectives need not be the same: a weighting's is its target's.
@@ -166,4 +169,6 @@ def test_contestants_are_judged_by_the_objective_if_there_is_one() -> None:
     judged = Comparison(runs, {}, objective=Objective(tasks=("a",), measure="loss"))
     assert judged.best() == "b"
     assert judged.differences()["b"].mean == pytest.approx(0.625)
-    assert judged.differences("a")["b"].mean == pytest.approx(-0.25)
+    assert judged.differences("a")["b"].mean == pytest.approx(0.625)  # of losses, as the objective
+    assert judged.unit.difference(0.625) == "+0.625"
+    assert judged.unit.range(judged.outcome("a")) == "1.000 to 1.500"

@@ -143,8 +143,8 @@ class Objective(Section):
 
     @property
     def words(self) -> str:
-        """What a table calls its value, which is in hundredths there and higher if better."""
-        return "objective" if self.measure == "score" else "objective, -loss"
+        """What a table calls its value."""
+        return "objective" if self.measure == "score" else "objective, loss"
 
 
 OF_MACHINE = ("data", "device", "code")

@@ -30,6 +30,11 @@ SCORE_BANDS = Caption(
     "The mean over the tasks: a line is the mean of the seeds, its band reaches from the lowest "
     "seed to the highest.",
 )
+LOSS_BANDS = Caption(
+    "Dev loss over the budget",
+    "The mean over the tasks of the objective: a line is the mean of the seeds, its band reaches "
+    "from the lowest seed to the highest.",
+)
 DIFFERENCES = (
     "A dot is the mean difference to the baseline, its line the 95% interval; a filled dot in the "
     "first row is told from zero by the test. Tasks alone are not tested: where nothing differs, "

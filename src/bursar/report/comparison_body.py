@@ -11,9 +11,10 @@ from bursar.report.curves import Floats
 from bursar.report.document import Plot, folded, notice, plots, table, verbatim
 from bursar.report.figures.differences import Row
 from bursar.report.folder import Folder
-from bursar.report.numbers import UNKNOWN, hundredths, span
+from bursar.report.numbers import UNKNOWN
 from bursar.report.standing import Standing
-from bursar.studies.paired import differences, how_tested, interval_words, p_words
+from bursar.studies.compare import unit_of
+from bursar.studies.paired import LOSSES, Unit, differences, how_tested, interval_words, p_words
 
 Runs = Mapping[str, Sequence[Folder]]
 
@@ -52,16 +53,18 @@ def _scores(runs: Runs, baseline: str) -> list[str]:
     stand = {name: seeds for name, seeds in stand.items() if seeds}
     if not stand:
         return []
+    unit = unit_of(runs[baseline][0].objective)
     histories = {
         name: [run.history for run in runs[name] if run.history.evaluations] for name in stand
     }
-    first = [_deciders_table(stand, _family(runs))]
-    made = [Plot(captions.SCORE_BANDS, figures.score_bands(histories))]
+    first = [_deciders_table(stand, _family(runs), unit)]
+    bands = captions.LOSS_BANDS if unit is LOSSES else captions.SCORE_BANDS
+    made = [Plot(bands, figures.score_bands(histories, unit))]
     if rows := _differences(runs, baseline):
-        first.append(_differences_table(rows, baseline))
+        first.append(_differences_table(rows, baseline, unit))
         heading = f"Differences to {baseline}"
         caption = f"{captions.DIFFERENCES} {how_tested(rows[0].found)}"
-        drawing = figures.differences(rows, list(runs), baseline)
+        drawing = figures.differences(rows, list(runs), baseline, unit)
         made.insert(0, Plot(captions.Caption(heading, caption), drawing))
     return [*first, *plots(made)]
 
@@ -72,6 +75,7 @@ def _differences(runs: Runs, baseline: str) -> list[Row]:
     The first row is what the deciders are judged by, the others are the tasks.
     """
     objective, tasks = runs[baseline][0].objective, runs[baseline][0].history.tasks
+    unit = unit_of(objective)
     stands = {
         name: {run.history.opening.seed: run.standing for run in seeds if run.finished}
         for name, seeds in runs.items()
@@ -90,20 +94,20 @@ def _differences(runs: Runs, baseline: str) -> list[Row]:
             objective.words,
             lambda stand: stand.score if stand.objective is None else stand.objective,
         )
-    return [judged, *(row(t, partial(_on, t)) for t in tasks)] if judged.found else []
+    return [judged, *(row(t, partial(_on, t, unit)) for t in tasks)] if judged.found else []
 
 
-def _on(task: str, stand: Standing) -> float:
-    return stand.scores[task]
+def _on(task: str, unit: Unit, stand: Standing) -> float:
+    return -stand.losses[task] if unit is LOSSES else stand.scores[task]
 
 
-def _differences_table(rows: Sequence[Row], baseline: str) -> str:
+def _differences_table(rows: Sequence[Row], baseline: str, unit: Unit) -> str:
     judged, *tasks = rows
-    head = [f"above {baseline}", *(row.name for row in tasks), judged.name, "p", "seeds"]
+    head = [f"{unit.better} {baseline}", *(row.name for row in tasks), judged.name, "p", "seeds"]
     cells = [
         [
             name,
-            *(interval_words(row.found[name]) for row in (*tasks, judged)),
+            *(interval_words(row.found[name], unit) for row in (*tasks, judged)),
             p_words(each),
             str(each.seeds),
         ]
@@ -113,11 +117,21 @@ def _differences_table(rows: Sequence[Row], baseline: str) -> str:
     return table(head, cells, told)
 
 
-def by_task(standings: Sequence[Standing], tasks: Sequence[str]) -> Floats:
-    """Final scores by seed and task, the mean over the tasks last, shape `(seeds, tasks + 1)`."""
+def by_task(standings: Sequence[Standing], tasks: Sequence[str], unit: Unit) -> Floats:
+    """What each run came to by seed and task, and in all at last, shape `(seeds, tasks + 1)`.
+
+    In all is the mean score over the tasks, or the objective where that is a loss.
+    """
     return np.array(
-        [[*(run.scores[task] for task in tasks), run.score] for run in standings], dtype=np.float64
+        [[*(_on(task, unit, run) for task in tasks), _in_all(unit, run)] for run in standings],
+        dtype=np.float64,
     )
+
+
+def _in_all(unit: Unit, stand: Standing) -> float:
+    if unit is LOSSES:
+        return np.nan if stand.objective is None else stand.objective
+    return stand.score
 
 
 def _family(runs: Runs) -> str:
@@ -126,16 +140,17 @@ def _family(runs: Runs) -> str:
     return keys.pop() if len(keys) == 1 else "decider"
 
 
-def _deciders_table(stand: Mapping[str, Sequence[Standing]], family: str) -> str:
+def _deciders_table(stand: Mapping[str, Sequence[Standing]], family: str, unit: Unit) -> str:
     tasks = list(next(iter(stand.values()))[0].scores)
-    means = np.array([by_task(seeds, tasks).mean(axis=0) for seeds in stand.values()])
-    head = [family, *tasks, "mean", "lowest to highest seed", "seeds"]
+    means = np.array([by_task(seeds, tasks, unit).mean(axis=0) for seeds in stand.values()])
+    in_all = "objective, loss" if unit is LOSSES else "mean"
+    head = [family, *tasks, in_all, "lowest to highest seed", "seeds"]
     head += ["examples forward", "examples backward"]
     rows = [
         [
             name,
-            *(hundredths(value) for value in row),
-            span([run.score for run in seeds]),
+            *(unit.level(value) for value in row),
+            unit.range([_in_all(unit, run) for run in seeds]),
             str(len(seeds)),
             f"{mean(run.forward for run in seeds):,.0f}",
             f"{mean(run.backward for run in seeds):,.0f}",
@@ -147,11 +162,12 @@ def _deciders_table(stand: Mapping[str, Sequence[Standing]], family: str) -> str
 
 
 def _runs_table(runs: Runs) -> str:
+    unit = unit_of(next(iter(runs.values()))[0].objective)
     rows = [
         [
             name,
             str(run.history.opening.seed),
-            hundredths(run.standing.score) if run.standing else UNKNOWN,
+            unit.level(_in_all(unit, run.standing)) if run.standing else UNKNOWN,
             f"{run.history.unit} {run.standing.step:,}" if run.standing else UNKNOWN,
             "yes" if run.finished else "no",
             str(run.path),
@@ -159,4 +175,5 @@ def _runs_table(runs: Runs) -> str:
         for name, seeds in runs.items()
         for run in seeds
     ]
-    return table([_family(runs), "seed", "score", "kept from", "finished", "folder"], rows)
+    what = "loss" if unit is LOSSES else "score"
+    return table([_family(runs), "seed", what, "kept from", "finished", "folder"], rows)

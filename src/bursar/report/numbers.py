@@ -13,15 +13,6 @@ def hundredths(score: float | None) -> str:
     return UNKNOWN if score is None else f"{100 * score:.1f}"
 
 
-def span(scores: list[float]) -> str:
-    """Return the lowest and the highest of some scores.
-
-    >>> span([0.5, 0.7, 0.6])
-    '50.0 to 70.0'
-    """
-    return f"{hundredths(min(scores))} to {hundredths(max(scores))}"
-
-
 def duration(seconds: float) -> str:
     """Hours, minutes and seconds, the larger two.
 

@@ -1,7 +1,7 @@
 """How a run stands: its scores."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bursar.errors import UserError
@@ -23,6 +23,7 @@ class Standing:
         backward: examples that have passed backward.
         finished: whether the budget is spent.
         objective: the value of the run's objective, where it is known; higher is better.
+        losses: by task.
     """
 
     step: int
@@ -34,6 +35,7 @@ class Standing:
     backward: int
     finished: bool
     objective: float | None = None
+    losses: Mapping[str, float] = field(default_factory=dict)
 
 
 def standing(folder: Path, history: History) -> Standing | None:
@@ -60,6 +62,7 @@ def standing(folder: Path, history: History) -> Standing | None:
         last.backward,
         finished=False,
         objective=best.objective,
+        losses=best.losses,
     )
 
 
@@ -75,4 +78,5 @@ def _final(run: Finished) -> Standing:
         run.backward,
         finished=True,
         objective=run.objective,
+        losses={name: task.loss for name, task in run.tasks.items()},
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bursar.config import OF_MACHINE, Objective, RunConfig, changed, decided_by
 from bursar.errors import UserError, unknown
 from bursar.families import FAMILIES
-from bursar.studies.paired import Difference, differences
+from bursar.studies.paired import LOSSES, SCORES, Difference, Unit, differences
 
 if TYPE_CHECKING:
     from optuna.trial import Trial
@@ -50,6 +50,17 @@ class Comparison:
         """By seed, a policy's score on a task; on the average over tasks if None."""
         return [run.score if task is None else run.tasks[task].score for run in self.runs[policy]]
 
+    @property
+    def unit(self) -> Unit:
+        """How tables give its values."""
+        return unit_of(self.objective)
+
+    def value(self, policy: str, task: str) -> list[float]:
+        """By seed, a policy's score on a task; where runs are for a loss, its loss times -1."""
+        if self.unit is LOSSES:
+            return [-run.tasks[task].loss for run in self.runs[policy]]
+        return self.score(policy, task)
+
     def outcome(self, policy: str) -> list[float]:
         """By seed, what a policy is judged by: the objective, else the average over tasks.
 
@@ -65,13 +76,18 @@ class Comparison:
         return max(self.runs, key=lambda policy: mean(self.outcome(policy)))
 
     def differences(self, task: str | None = None) -> dict[str, Difference]:
-        """Return how much each policy is above the baseline on a task; in its outcome if None."""
+        """Return how much each policy is better than the baseline on a task; in all if None."""
         scores = {
-            policy: self.outcome(policy) if task is None else self.score(policy, task)
+            policy: self.outcome(policy) if task is None else self.value(policy, task)
             for policy in self.runs
         }
         by_seed = {policy: dict(enumerate(found)) for policy, found in scores.items()}
         return differences(by_seed, self.baseline or next(iter(self.runs)))
+
+
+def unit_of(objective: Objective | None) -> Unit:
+    """Return how tables of runs with this objective give their values."""
+    return LOSSES if objective is not None and objective.measure == "loss" else SCORES
 
 
 def label(decider: Mapping[str, Any]) -> str:

@@ -16,6 +16,53 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
+class Unit:
+    """How tables give what contestants are judged by, of which more is better.
+
+    Args:
+        factor: what is shown for 1; below 0 where less of it is better.
+        digits: behind the point.
+        words: what it is called.
+        better: where a better contestant is, seen from the baseline.
+    """
+
+    factor: float
+    digits: int
+    words: str
+    better: str
+
+    def level(self, value: float) -> str:
+        """Return a value as tables give it.
+
+        >>> SCORES.level(0.6625), LOSSES.level(-5.9443)
+        ('66.2', '5.944')
+        """
+        return f"{self.factor * value:.{self.digits}f}"
+
+    def range(self, values: Sequence[float]) -> str:
+        """Return the lowest and the highest of some values, as they are shown.
+
+        >>> SCORES.range([0.7, 0.5, 0.6]), LOSSES.range([-5.5, -5.9])
+        ('50.0 to 70.0', '5.500 to 5.900')
+        """
+        low, high = sorted((min(values), max(values)), key=lambda value: self.factor * value)
+        return f"{self.level(low)} to {self.level(high)}"
+
+    def difference(self, value: float) -> str:
+        """Return by how much a contestant is better.
+
+        >>> SCORES.difference(0.012), LOSSES.difference(0.117)
+        ('+1.2', '+0.117')
+        """
+        return f"{abs(self.factor) * value:+.{self.digits}f}"
+
+
+SCORES = Unit(100, 1, "in hundredths", "above")
+LOSSES = Unit(-1, 3, "in nats", "below")
+"""Of the negative of a loss."""
+
+
+@dataclass(frozen=True)
 class Difference:
     """How much a contestant is above the baseline, over the seeds that both were run with.
 
@@ -105,16 +152,16 @@ def holm(ps: Sequence[float | None]) -> list[float | None]:
     return corrected
 
 
-def interval_words(found: Difference) -> str:
-    """Return a difference in hundredths, with its interval where there is one.
+def interval_words(found: Difference, unit: Unit = SCORES) -> str:
+    """Return a difference, with its interval where there is one.
 
     >>> interval_words(Difference(0.012, 3, -0.001, 0.025))
     '+1.2 (-0.1 to +2.5)'
     """
-    text = f"{100 * found.mean:+.1f}"
+    text = unit.difference(found.mean)
     if found.low is None or found.high is None:
         return text
-    return f"{text} ({100 * found.low:+.1f} to {100 * found.high:+.1f})"
+    return f"{text} ({unit.difference(found.low)} to {unit.difference(found.high)})"
 
 
 def p_words(found: Difference) -> str:

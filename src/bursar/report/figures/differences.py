@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bursar.report.style import NEUTRAL, Look, looks, panels, plotly, safe
-from bursar.studies.paired import Difference
+from bursar.studies.paired import SCORES, Difference, Unit
 
 ROW = 28
 """Pixels that a row has at least, and those that each contestant adds to it."""
@@ -29,7 +29,9 @@ class Row:
     found: Mapping[str, Difference]
 
 
-def differences(rows: Sequence[Row], contestants: Sequence[str], baseline: str) -> Any:
+def differences(
+    rows: Sequence[Row], contestants: Sequence[str], baseline: str, unit: Unit = SCORES
+) -> Any:
     """Dots for the mean differences, lines for their intervals, around zero: a row a task.
 
     A dot is filled where the corrected test tells the contestant from the baseline.
@@ -38,6 +40,7 @@ def differences(rows: Sequence[Row], contestants: Sequence[str], baseline: str) 
         rows: the first is what contestants are judged by; all have the same contestants.
         contestants: all of them, which have their colours by this order.
         baseline: the contestant that zero stands for.
+        unit: of the differences.
     """
     go, _ = plotly()
     figure = panels()
@@ -45,7 +48,7 @@ def differences(rows: Sequence[Row], contestants: Sequence[str], baseline: str) 
     offsets = np.linspace(-SPREAD / 2, SPREAD / 2, len(names)) if len(names) > 1 else np.zeros(1)
     for name, offset in zip(names, offsets.tolist(), strict=True):
         found = [row.found[name] for row in rows]
-        figure.add_trace(go.Scatter(**_dots(name, given[name], found, offset)))
+        figure.add_trace(go.Scatter(**_dots(name, given[name], found, offset, unit)))
     figure.add_vline(x=0, line={"color": NEUTRAL, "width": 1})
     first, *others = (safe(row.name) for row in rows)
     figure.update_yaxes(
@@ -54,32 +57,35 @@ def differences(rows: Sequence[Row], contestants: Sequence[str], baseline: str) 
         range=[len(rows) - 0.5, -0.5],
         showgrid=False,
     )
-    figure.update_xaxes(title_text=f"above {safe(baseline)}, in hundredths", showgrid=True)
+    figure.update_xaxes(title_text=f"{unit.better} {safe(baseline)}, {unit.words}", showgrid=True)
     height = 120 + len(rows) * (ROW + BESIDE * (len(names) - 1))
     figure.update_layout(hovermode="closest", height=height)
     return figure
 
 
-def _dots(name: str, look: Look, found: Sequence[Difference], offset: float) -> dict[str, Any]:
+def _dots(
+    name: str, look: Look, found: Sequence[Difference], offset: float, unit: Unit
+) -> dict[str, Any]:
     """Return the trace of one contestant; `found` is by row."""
+    scale = abs(unit.factor)
     # Single tasks, of which there are many, are not tested.
     symbols = ["circle" if found[0].significant else "circle-open"]
     symbols += ["circle-open"] * (len(found) - 1)
     return {
-        "x": [100 * each.mean for each in found],
+        "x": [scale * each.mean for each in found],
         "y": [row + offset for row in range(len(found))],
         "name": safe(name),
         "mode": "markers",
         "marker": {"color": look.colour, "size": 9, "symbol": symbols, "line": {"width": 2}},
         "error_x": {
             "symmetric": False,
-            "array": [100 * _half(each, each.high) for each in found],
-            "arrayminus": [100 * _half(each, each.low) for each in found],
+            "array": [scale * _half(each, each.high) for each in found],
+            "arrayminus": [scale * _half(each, each.low) for each in found],
             "color": look.colour,
             "thickness": 2,
             "width": 0,  # caps would stand inside a dot that has no interval
         },
-        "hovertemplate": "%{x:+.1f}",
+        "hovertemplate": f"%{{x:+.{unit.digits}f}}",
     }
 
 
