@@ -13,10 +13,11 @@ import pytest
 import yaml
 from rich.console import Console
 
-from bursar.config import RunConfig
+from bursar.config import Objective, RunConfig
 from bursar.journal import Step
-from bursar.progress import Bars, Lines, live
+from bursar.progress import Bars, Lines, evaluation_words, live
 from bursar.records import UnitRecord
+from bursar.training.folder import Scores
 
 SMALL = {
     "encoder": "small",
@@ -605,6 +606,19 @@ def test_a_pipe_gets_about_ten_lines_a_run() -> None:
     assert shown[0] == "[bold]run: reading mood train"
     assert len(shown) == 12
     assert shown[-1] == "[bold]run: step 1000/1000  dev 50.0"
+
+
+def test_an_evaluation_is_told_by_what_the_run_is_for() -> None:
+    scores = {
+        "a": Scores(0.5, {}, loss=2.0, examples=1),
+        "b": Scores(0.7, {}, loss=1.0, examples=1),
+    }
+    for asked, said in (
+        (None, "dev 60.0 (best)"),
+        (Objective(tasks=("b",)), "dev 70.0 (best)"),
+        (Objective(tasks=("a", "b"), measure="loss"), "dev loss 1.500 (best)"),
+    ):
+        assert evaluation_words(asked, scores, 0.6, best=True) == said
 
 
 def test_a_pipe_hears_of_a_long_step_only_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from statistics import fmean
 from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
@@ -19,7 +20,7 @@ from rich.progress import (
 from bursar.records import UnitRecord
 
 if TYPE_CHECKING:
-    from bursar.config import RunConfig
+    from bursar.config import Objective, RunConfig
     from bursar.training.folder import Scores
 
 PATIENCE = 10.0
@@ -108,6 +109,19 @@ class Recent:
         return ", ".join(shares) + (", ..." if len(total) > len(most) else "")
 
 
+def evaluation_words(
+    objective: "Objective | None", scores: Mapping[str, "Scores"], score: float, best: bool
+) -> str:
+    """Return what an evaluation came to, by what the run is for; the mean score if it says none."""
+    mark = " (best)" if best else ""
+    if objective is None:
+        return f"dev {100 * score:.1f}{mark}"
+    chosen = [scores[task] for task in objective.tasks]
+    if objective.measure == "loss":
+        return f"dev loss {fmean(each.loss for each in chosen):.3f}{mark}"
+    return f"dev {100 * fmean(each.score for each in chosen):.1f}{mark}"
+
+
 class Bars:
     """A live bar on a terminal.
 
@@ -121,6 +135,7 @@ class Bars:
         self._progress = progress
         self._bar = progress.add_task(title, total=config.length, about="")
         self._length = config.length
+        self._objective = config.objective
         self._recent = Recent()
 
     def reading(self, task: str, split: str, rows: int) -> None:
@@ -145,10 +160,8 @@ class Bars:
         self, step: int, scores: Mapping[str, "Scores"], score: float, best: bool
     ) -> None:
         """Show the score behind the bar."""
-        mark = " (best)" if best else ""
-        self._progress.update(
-            self._bar, about=f"dev {100 * score:.1f}{mark}  {self._recent.line()}"
-        )
+        found = evaluation_words(self._objective, scores, score, best)
+        self._progress.update(self._bar, about=f"{found}  {self._recent.line()}")
 
 
 class Lines:
@@ -165,6 +178,7 @@ class Lines:
         self._title = title
         self._unit = config.family.unit.removesuffix("s")
         self._of = f"/{config.length}" if config.budget.count == "steps" else ""
+        self._objective = config.objective
         self._lines = min(10, config.length)
         self._step = 0
         self._part = 0.0
@@ -202,8 +216,8 @@ class Lines:
         self, step: int, scores: Mapping[str, "Scores"], score: float, best: bool
     ) -> None:
         """One line for each evaluation."""
-        mark = " (best)" if best else ""
-        self._say(f"{self._place(step)}  dev {100 * score:.1f}{mark}")
+        found = evaluation_words(self._objective, scores, score, best)
+        self._say(f"{self._place(step)}  {found}")
 
     def _say(self, text: str) -> None:
         self._last = time.monotonic()
