@@ -207,9 +207,10 @@ class Mixtures:
         path = self.options.out / self.suite / f"{name}.json"
         if path.exists():
             return Outcome(**json.loads(path.read_text()))
-        asked = {"policy": dict(decider), "seed": seed, "name": name}
-        budget = self.config.budget.model_dump(exclude_unset=True) | {"count": "compute"}
-        config = changed(self.config, asked | {"budget": budget}, "mixtures")
+        asked: dict[str, Any] = {"policy": dict(decider), "seed": seed, "name": name}
+        if self.config.budget.tokens is None:  # steps of equal tokens cost the same
+            asked["budget"] = self.config.budget.model_dump() | {"count": "compute"}
+        config = changed(self.config, asked, "mixtures")
         folder = self.options.runs / self.suite / name
         start = time.monotonic()
         done = resume_run(folder) if (folder / RUN).exists() else run(config, folder)
