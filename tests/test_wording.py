@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bursar.cli import _spread
+from bursar.studies.paired import LOSSES, SCORES
 
 Bursar = Callable[..., Any]
 WEIGHTING = """
@@ -68,7 +69,8 @@ def test_deciders_of_several_families_are_compared_over_parts_of_their_budgets(
 
 
 def test_a_range_below_zero_can_be_read() -> None:
-    assert _spread([-0.246, -0.104]) == "-17.5 (-24.6 to -10.4)"
+    assert _spread([-0.246, -0.104], SCORES) == "-17.5 (-24.6 to -10.4)"
+    assert _spread([-5.246, -5.104], LOSSES) == "5.175 (5.104 to 5.246)"
 
 
 def test_the_report_of_a_quiet_run_or_study_is_made_later(
