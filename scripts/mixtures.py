@@ -44,15 +44,14 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from bursar.config import RunConfig, changed, load, parse
+from bursar.config import RunConfig, build_decider, changed, load, parse
 from bursar.files import write_whole
-from bursar.policies import Policy, RunInfo
+from bursar.policies import Policy
 from bursar.policies.base import in_order
 from bursar.rng import stream
 from bursar.studies.paired import differences, interval_words, p_words
-from bursar.tasks.sizes import rows_of
 from bursar.training.folder import RUN
-from bursar.training.prepare import resolve
+from bursar.training.prepare import resolve, run_info_before
 from bursar.training.run import resume_run, run
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -199,6 +198,7 @@ class Mixtures:
     def __init__(self, suite: str, options: argparse.Namespace) -> None:
         self.suite, self.options = suite, options
         self.config = SUITES[suite](options.runs / "made" / suite)
+        self.info = run_info_before(self.config)
         self.began = time.monotonic()
 
     def play(self, arm: str, decider: Mapping[str, Any], seed: int) -> Outcome:
@@ -257,7 +257,7 @@ class Mixtures:
 
         def objective(trial: optuna.Trial) -> float:
             weights = {
-                task: 10 ** trial.suggest_float(task, LEAST_WEIGHT, 0.0) for task in self.sizes()
+                task: 10 ** trial.suggest_float(task, LEAST_WEIGHT, 0.0) for task in self.info.tasks
             }
             total = sum(weights.values())
             shares = {task: weight / total for task, weight in weights.items()}
@@ -271,23 +271,12 @@ class Mixtures:
             self.play("uniform", GUESSES["uniform"], seed)
             self.play("best shares", decider, seed)
 
-    def sizes(self) -> dict[str, int]:
-        """By task, its training rows."""
-        return {task.name: rows_of(task.split("train")) for task in resolve(self.config)}
-
     def shares_of(self, decider: Mapping[str, Any]) -> dict[str, float]:
         """The distribution that a fixed policy of a run file draws from."""
-        from bursar.families import FAMILIES
-
-        [cls] = [each for each in FAMILIES["policy"].members if each.name == decider["name"]]
-        objective = self.config.objective
-        scored = () if objective is None else objective.tasks
-        info = RunInfo(self.sizes(), self.config.budget.steps, self.config.budget.batch, scored)
-        options = {key: value for key, value in decider.items() if key != "name"}
-        policy = cls.for_run(info, **options)
+        policy = build_decider(changed(self.config, {"policy": decider}, "mixtures"), self.info)
         assert isinstance(policy, Policy)
         shares = dict(zip(policy.tasks, policy.probabilities().tolist(), strict=True))
-        return in_order(shares, info.tasks, "shares")
+        return in_order(shares, self.info.tasks, "shares")
 
 
 LEAST_WEIGHT = -2.5

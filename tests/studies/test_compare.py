@@ -8,7 +8,7 @@ import pytest
 from bursar.config import Objective, RunConfig, build_decider
 from bursar.errors import UserError
 from bursar.run_info import RunInfo
-from bursar.studies.compare import Comparison, Job, compare, label
+from bursar.studies.compare import LONGEST, Comparison, Job, compare, label
 from bursar.training.folder import Finished, Scores
 
 
@@ -32,7 +32,7 @@ def _no_training(called: list[tuple[RunConfig, Path]], monkeypatch: pytest.Monke
     monkeypatch.setattr("bursar.training.run.run", run)
 
 
-RUN = {"tasks": ["a", "b"]}
+RUN = {"tasks": ["digits/left", "digits/right"]}
 
 
 def test_every_policy_is_run_with_every_seed_in_a_folder_of_its_own(
@@ -73,8 +73,9 @@ def test_the_best_has_the_highest_mean_and_not_the_luckiest_seed() -> None:
 def test_long_policies_have_different_folders_that_a_file_system_takes(
     called: list[tuple[RunConfig, Path]], tmp_path: Path
 ) -> None:
-    shares = [{f"a task with a long name {k}": 0.1 + d for k in range(10)} for d in (0.0, 1e-9)]
+    shares = [dict(zip(RUN["tasks"], (p, 1 - p), strict=True)) for p in (1 / 3, 1 / 3 + 1e-9)]
     rivals = [{"name": "fixed", "probabilities": each} for each in shares]
+    assert all(len(label(rival)) > LONGEST for rival in rivals)
     compare(RUN, rivals, [1], tmp_path)
     names = [folder.parent.name for _, folder in called]
     assert len(set(names)) == 2
@@ -126,6 +127,22 @@ def test_two_contestants_of_one_name_are_refused_before_anything_runs(
     with pytest.raises(UserError, match="expected at least one contestant"):
         compare(RUN, [], [1], tmp_path)
     assert not called
+
+
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        ("temperature", "policy temperature: expected the option temperature, found none"),
+        ({"name": "exp3s", "eta": -1}, "policy exp3s: eta"),
+        ({"name": "fixed", "probabilities": {"other": 1.0}}, "policy fixed: "),
+    ],
+)
+def test_wrong_options_of_the_last_contestant_are_found_before_the_first_runs(
+    last: object, said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=said):
+        compare(RUN, ["random", last], [1], tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_study_does_not_take_another_decider_of_that_name_for_this_one() -> None:

@@ -152,6 +152,16 @@ class Jobs:
     cache: Path | None = None
     watch: "Callable[[RunConfig, str], Watcher] | None" = None
 
+    def check(self) -> None:
+        """Raise if the options of a decider are wrong, hours before its turn comes."""
+        from bursar.config import build_decider
+        from bursar.training.prepare import run_info_before
+        from bursar.training.run import by_name
+
+        info = run_info_before(self.config, by_name(self.tasks), self.cache)
+        for config in {job.label: job.config for job in self.jobs}.values():
+            build_decider(config, info)
+
     def run(self, job: Job) -> "Finished":
         """Train, or go on with what is in the job's folder."""
         from bursar.training.run import run
@@ -206,6 +216,7 @@ def compare(
     against = check_contestants(asked, deciders, baseline)
     asks = [_job(asked, decider, seed, out) for seed in seeds for decider in deciders]
     jobs = Jobs(asked, asks, model, tasks, cache, watch)
+    jobs.check()
     if storage is None and workers == 1:
         return _compared(((job, jobs.run(job)) for job in asks), against, asked.objective)
     from bursar.studies.storage import default_url

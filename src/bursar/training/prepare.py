@@ -28,6 +28,7 @@ from bursar.tasks.rows import (
     TextRow,
     WordsRow,
 )
+from bursar.tasks.sizes import rows_of
 from bursar.tasks.sources import LateSource
 from bursar.tasks.task import Task
 from bursar.tasks.tokenizer import Tokenizer
@@ -349,6 +350,21 @@ def _all_labelled(task: Task, split: Split) -> None:
 
 def run_info_of(config: RunConfig, prepared: Sequence[Prepared]) -> RunInfo:
     """Return what the decider may know of the run."""
-    sizes = {entry.task.name: len(entry.train) for entry in prepared}
+    return _run_info(config, {entry.task.name: len(entry.train) for entry in prepared})
+
+
+def run_info_before(
+    config: RunConfig, given: Given | None = None, cache: Path | None = None
+) -> RunInfo:
+    """Return the same before anything is encoded: rows are counted, once."""
+    trains = {task.name: task.split("train") for task in resolve(config, given)}
+    return _run_info(config, {name: _rows_in(train, cache) for name, train in trains.items()})
+
+
+def _rows_in(source: Source, cache: Path | None) -> int:
+    return len(source.items) if isinstance(source, PythonSource) else rows_of(source, cache)
+
+
+def _run_info(config: RunConfig, sizes: Mapping[str, int]) -> RunInfo:
     scored = () if config.objective is None else config.objective.tasks
     return RunInfo(sizes, config.budget.steps, config.budget.batch, scored)
