@@ -51,10 +51,10 @@ class Unit:
     def difference(self, value: float) -> str:
         """Return by how much a contestant is better.
 
-        >>> SCORES.difference(0.012), LOSSES.difference(0.117)
-        ('+1.2', '+0.117')
+        >>> SCORES.difference(0.012), LOSSES.difference(0.117), SCORES.difference(-1e-9)
+        ('+1.2', '+0.117', '+0.0')
         """
-        return f"{abs(self.factor) * value:+.{self.digits}f}"
+        return f"{abs(self.factor) * value:+z.{self.digits}f}"
 
 
 SCORES = Unit(100, 1, "in hundredths", "above")
