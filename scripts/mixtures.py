@@ -49,7 +49,14 @@ from bursar.files import write_whole
 from bursar.policies import Policy
 from bursar.policies.base import in_order
 from bursar.rng import stream
-from bursar.studies.paired import differences, interval_words, p_words
+from bursar.studies.paired import (
+    LOSSES,
+    SCORES,
+    Unit,
+    differences,
+    interval_words,
+    p_words,
+)
 from bursar.training.folder import RUN
 from bursar.training.prepare import resolve, run_info_before
 from bursar.training.run import resume_run, run
@@ -293,38 +300,47 @@ def table(out: Path) -> None:
         paths = sorted((out / suite).glob("*.json"))
         found = [Outcome(**json.loads(path.read_text())) for path in paths]
         if found:
+            unit = LOSSES if found[0].objective < 0 else SCORES
             print(f"{suite}\n")
-            _contestants(found)
-            _headroom(found)
+            gain = _contestants(found, unit)
+            _headroom(found, unit, gain)
             print()
 
 
-def _contestants(found: Sequence[Outcome]) -> None:
-    by_seed: dict[str, dict[int, float]] = {
-        arm: {o.seed: o.objective for o in found if o.arm == arm and o.seed in SEEDS}
+def _contestants(found: Sequence[Outcome], unit: Unit) -> float | None:
+    """Print the contestants and the rule; return how far `aimed` is above uniform draws."""
+    scores = {
+        arm: {each.seed: each.objective for each in found if each.arm == arm and each.seed in SEEDS}
         for arm in CONTESTANTS
     }
-    there = {arm: seeds for arm, seeds in by_seed.items() if seeds}
-    if "aimed" not in there or len(there) < 2:
-        return
-    guesses = {arm: mean(seeds.values()) for arm, seeds in there.items() if arm in GUESSES}
-    best = max(guesses, key=lambda arm: guesses[arm])
-    print("| policy | seeds | objective |\n|---|---|---|")
-    for arm, seeds in there.items():
-        print(f"| {arm} | {len(seeds)} | {mean(seeds.values()):.4f} |")
-    [against] = differences({arm: there[arm] for arm in ("aimed", best)}, best).values()
-    print(f"\naimed above {best}: {interval_words(against)} hundredths, p {p_words(against)}")
+    if not all(scores.values()):
+        return None
+    levels = {arm: mean(seeds.values()) for arm, seeds in scores.items()}
+    best = max(GUESSES, key=lambda arm: levels[arm])
+    apart = differences(scores, best)
+    print(f"| policy | seeds | objective | {unit.better} {best} |\n|---|---|---|---|")
+    for arm, seeds in scores.items():
+        spread = f"{unit.level(levels[arm])} ({unit.range([*seeds.values()])})"
+        gap = interval_words(apart[arm], unit) if arm in apart else ""
+        print(f"| {arm} | {len(seeds)} | {spread} | {gap} |")
+    alone = differences({arm: scores[arm] for arm in ("aimed", best)}, best)["aimed"]
+    held = "held" if alone.mean > 0 and alone.significant else "NOT held"
+    print(f"\naimed above {best}: p {p_words(alone)}, {held}")
+    return levels["aimed"] - levels["uniform"]
 
 
-def _headroom(found: Sequence[Outcome]) -> None:
-    uniform = {o.seed: o for o in found if o.arm == "uniform"}
-    best = {o.seed: o for o in found if o.arm == "best shares"}
-    both = sorted(uniform.keys() & best.keys())
-    if not both:
+def _headroom(found: Sequence[Outcome], unit: Unit, gain: float | None) -> None:
+    """Print the best fixed shares, and the part of what they are worth that `aimed` gets."""
+    uniform = {each.seed: each.objective for each in found if each.arm == "uniform"}
+    best = {each.seed: each for each in found if each.arm == "best shares"}
+    gains = [run.objective - uniform[seed] for seed, run in best.items() if seed in uniform]
+    if not gains:
         return
-    gains = [best[seed].objective - uniform[seed].objective for seed in both]
-    print(f"headroom over uniform, seeds {both}: {mean(gains):+.4f}")
-    shares = sorted(best[both[0]].shares.items(), key=lambda pair: -pair[1])
+    print(f"headroom over uniform: {', '.join(map(unit.difference, gains))}")
+    if gain is not None:
+        part = gain / mean(gains)
+        print(f"aimed gets {part:.0%} of it, {'held' if part >= 0.5 else 'NOT held'}")
+    shares = sorted(next(iter(best.values())).shares.items(), key=lambda pair: -pair[1])
     print("best shares: " + ", ".join(f"{task} {share:.0%}" for task, share in shares[:12]))
 
 
