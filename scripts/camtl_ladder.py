@@ -274,8 +274,8 @@ def of(found: Sequence[Outcome], study: str, arm: str) -> list[Outcome]:
 def ladder_table(found: Sequence[Outcome]) -> Iterator[str]:
     short = [task.removeprefix("glue/") for task in GLUE]
     head = ["rung", "seeds", "average", "task σ", "data used", *short]
-    yield f"| {' | '.join([*head, 'forward', 'backward', 'minutes'])} |"
-    yield "|---" * (len(GLUE) + 8) + "|"
+    yield f"| {' | '.join([*head, 'forward', 'backward'])} |"
+    yield "|---" * (len(GLUE) + 7) + "|"
     for rung in RUNGS:
         runs = of(found, "ladder", rung)
         if not runs:
@@ -285,8 +285,7 @@ def ladder_table(found: Sequence[Outcome]) -> Iterator[str]:
             f"| {rung} | {len(runs)} | {figure([o.average() for o in runs])} | "
             f"{figure([o.sigma() for o in runs])} | {mean(o.used for o in runs):.1%} | "
             f"{' | '.join(cells)} | {mean(o.forward for o in runs) / 1000:.0f}k | "
-            f"{mean(o.backward for o in runs) / 1000:.0f}k | "
-            f"{mean(o.seconds for o in runs) / 60:.1f} |"
+            f"{mean(o.backward for o in runs) / 1000:.0f}k |"
         )
 
 
