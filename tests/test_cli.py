@@ -467,6 +467,25 @@ def test_a_stopped_run_says_how_to_go_on(
     assert bursar("run", project, "--out", folder, "-q", "--resume").code == 0
 
 
+@pytest.mark.parametrize("moment", ["advanced", "evaluated"])
+def test_a_study_that_is_stopped_at_the_end_of_a_run_does_not_begin_the_next(
+    moment: str, bursar: Bursar, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(self: Lines, at: object, *_: object) -> None:
+        if getattr(at, "step", at) == 6:
+            signal.raise_signal(signal.SIGINT)
+
+    folder = tmp_path / "study"
+    asked = ("compare", project, "--policies", "random,task_size", "--out", folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(Lines, moment, stop)
+        said = bursar(*asked)
+    assert said.code == 130
+    assert "stopped behind step 6 of 6, with a checkpoint" in said.err
+    assert [each.name for each in folder.iterdir()] == ["random"]
+    assert bursar(*asked, "-q").code == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_a_run_that_is_stopped_before_its_first_step_asks_for_another_start(
     number: int, bursar: Bursar, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -187,6 +187,8 @@ class Session:
                         before = self._counted(driver)
                         driver.advance()
                         self._after(driver, before, stop)
+                    # Asked during the last evaluation: a study would go on to its next run.
+                    self._heed(driver, self.ranks.stop(stop.by))
                 return self.ranks.agreed(lambda: self._finish(driver))
         except RunInterruptedError as error:
             raise RunInterruptedError(f"{error}; {self._how_to_go_on()}") from None
@@ -226,7 +228,12 @@ class Session:
         keep = self._evaluate(driver) if scored else False
         if last or keep or due or self._stopped_early() or asked is not None:
             self.checkpoint(driver)
-        if asked is not None and not last:
+        self._heed(driver, asked)
+
+    def _heed(self, driver: Driver, asked: int | None) -> None:
+        """Raise if a signal asked the run to stop; there is a checkpoint of this step."""
+        if asked is not None:
+            config = self.config
             of = f" of {config.length}" if config.budget.count == "steps" else ""
             raise StoppedError(
                 f"stopped behind {config.family.unit[:-1]} {driver.step}{of}, with a checkpoint; "
