@@ -33,6 +33,7 @@ import argparse
 import json
 import math
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -238,6 +239,7 @@ class Mixtures:
         )
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(asdict(outcome), indent=1) + "\n")
+        shutil.rmtree(folder)  # some hundred encoders would fill a disk
         minutes = (time.monotonic() - self.began) / 60
         told = f"[{minutes:.1f} min] {self.suite} {arm} seed {seed}: {done.objective:.4f}"
         print(told, file=sys.stderr, flush=True)
