@@ -15,7 +15,7 @@ The suites, each with an objective over some of its tasks:
 - `nli`: SNLI and SciTail count, with five auxiliaries of unknown worth, one of them SNLI's own
   examples with permuted labels. MiniLM with three layers, 400 steps of 16.
 - `fifty`: ten data sets cut into five slices of 100 to 500 examples; the smallest slices of five of
-  them count, so that the other slices of these help. MiniLM with three layers, 400 steps of 16.
+  them count, so that the other slices of these may help. MiniLM with three layers, 400 steps of 16.
 
 `headroom` searches for the best fixed shares with one seed: uniform draws, task sizes and the
 contestants' shares first, then Gaussian-process search (bursar.search.GPHedgeSampler) over the

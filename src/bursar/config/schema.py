@@ -164,8 +164,7 @@ class RunConfig(_Deciders):  # type: ignore[misc]
         name: of the run; its folder is called so.
         tasks: names of the catalogue, tasks made in Python, or mappings that say where one is.
         model: what learns.
-        policy: who gets the next batch; or `selection`, or `weighting`. If none is named, `aimed`
-            decides where there is an objective, else `random`.
+        policy: who gets the next batch; or `selection`, or `weighting`.
         budget: what there is to spend.
         optimizer: how the model moves.
         objective: what the run is for; None means the mean score over all tasks, for a weighting
@@ -245,8 +244,7 @@ class RunConfig(_Deciders):  # type: ignore[misc]
         if isinstance(values, Mapping):
             said = [key for key in FAMILIES if values.get(key) is not None]
             if not said:
-                default = "random" if values.get("objective") is None else "aimed"
-                return {**values, "policy": default}
+                return {**values, "policy": "random"}
             if len(said) > 1:
                 raise ValueError(
                     f"expected one of {', '.join(FAMILIES)}, found {' and '.join(said)}"
