@@ -7,26 +7,43 @@
 BURSAR_DATA names the folder of the official data sets. What is finished is not run again; a run
 that was killed goes on. Start one a core, with suites or seeds of its own.
 
-The suites, each with an objective over some of its tasks:
+The suites, most of them with an objective over some of their tasks:
 
 - `text`: the twelve domains of examples/text-domains.yaml, eight of which count. Policies and their
-  options were chosen here, with seed 1.
-- `text-three`: the same domains, of which three count: science, wikipedia and linguistics.
+  options were chosen here, with seeds 1 to 3.
+- `auxiliaries`: the tasks of the AutoSeM study, where 48 examples count and one of three others
+  teaches the same features. That repeated examples are discounted was chosen here, with seeds 301
+  to 306.
+- `text-three`: the text domains, of which three count: science, wikipedia and linguistics.
 - `nli`: SNLI and SciTail count, with five auxiliaries of unknown worth, one of them SNLI's own
   examples with permuted labels. MiniLM with three layers, 400 steps of 16.
 - `fifty`: ten data sets cut into five slices of 100 to 500 examples; the smallest slices of five of
   them count, so that the other slices of these may help. MiniLM with three layers, 400 steps of 16.
+- `low`: the eighteen tasks of examples/eighteen.yaml, of which three with few examples count: CB,
+  COPA and RTE. The same model and steps.
+- `eighteen`: the same tasks, all of which count, 900 steps.
+- `glue`, `glue-long`: eight GLUE tasks that count alike, 600 and 2,000 steps.
 
-`headroom` searches for the best fixed shares with one seed: uniform draws, task sizes and the
-contestants' shares first, then Gaussian-process search (bursar.search.GPHedgeSampler) over the
-logarithms of the weights. The best of them is run again with two other seeds, so that luck in the
-search is not taken for headroom.
+`headroom` searches for the best fixed shares with one seed: uniform draws and the contestants'
+shares first, then Gaussian-process search (bursar.search.GPHedgeSampler) over the logarithms of the
+weights, where there are many tasks of one weight for each of some groups. The best of them is run
+again with two other seeds, so that luck in the search is not taken for headroom.
 
-`compare` runs the contestants with five seeds at equal compute. The rule, written before the runs:
-`aimed`, with its defaults, is above the best of uniform, task sizes, temperature 2 and temperature
-5 on the suite's objective in `text-three`, `nli` and `fifty`, paired over the seeds, p < 0.05
-(t-test, not corrected: it is one comparison), and gets at least half of the headroom. A rule that
-does not hold is reported as not held.
+`compare` runs the contestants with five seeds (ten of `auxiliaries`) at equal compute. The rules,
+written before the runs:
+
+1. `aimed`, with its defaults, is above the best of uniform, task sizes, temperature 2 and
+   temperature 5 on the suite's objective in `text-three`, `nli`, `fifty` and `low`, paired over the
+   seeds, p < 0.05 (t-test, not corrected: it is one comparison), and gets at least half of the
+   headroom.
+2. In no suite is it below the best of them with p < 0.05. Where every task counts and none is seen
+   twice, as in `glue`, it is the uniform policy and there is nothing to run.
+
+`aimed` has discounted repeated examples only since the runs of `nli` and `text-three`. Nothing that
+counts is repeated there, so that it draws from the same shares as before and these runs are its
+own; in `fifty` the arm `undiscounted` has the runs that were made before.
+
+A rule that does not hold is reported as not held.
 """
 
 import argparse
@@ -50,6 +67,8 @@ from bursar.files import write_whole
 from bursar.policies import Policy
 from bursar.policies.base import in_order
 from bursar.rng import stream
+from bursar.studies.auxiliaries import AUXILIARIES as AUXILIARY_TASKS
+from bursar.studies.auxiliaries import PRIMARY, auxiliary_tasks, network
 from bursar.studies.paired import (
     LOSSES,
     SCORES,
@@ -58,9 +77,8 @@ from bursar.studies.paired import (
     interval_words,
     p_words,
 )
-from bursar.training.folder import RUN
 from bursar.training.prepare import resolve, run_info_before
-from bursar.training.run import resume_run, run
+from bursar.training.run import by_name, run
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 GUESSES: dict[str, dict[str, Any]] = {
@@ -69,14 +87,17 @@ GUESSES: dict[str, dict[str, Any]] = {
     "temperature 2": {"name": "temperature", "temperature": 2},
     "temperature 5": {"name": "temperature", "temperature": 5},
 }
-CONTESTANTS = {**GUESSES, "aimed": {"name": "aimed"}}
+CONTESTANTS = {
+    **GUESSES,
+    "aimed": {"name": "aimed"},
+    "undiscounted": {"name": "aimed", "repeats": None},
+}
 SEEDS = (11, 12, 13, 14, 15)
+BED_SEEDS = tuple(range(401, 411))
 SEARCH_SEED, CHECK_SEEDS = 101, (102, 103)
 SMALL = {
     "model": {"encoder": "minilm", "layers": 3, "freeze": 1, "max_length": 64},
-    "budget": {"steps": 400, "batch": 16},
     "optimizer": {"lr": 1.0e-4, "head_factor": 10},
-    "evaluate": {"every": 400, "examples": 500, "keep": "last"},
     "precision": "bfloat16",
 }
 AUXILIARIES = ("glue/mnli", "glue/qnli", "glue/cola", "glue/sst2")
@@ -84,6 +105,7 @@ GLUE = ("cola", "sst2", "mrpc", "stsb", "rte", "qnli", "mnli", "qqp")
 SLICED = (*(f"glue/{name}" for name in GLUE), "snli", "scitail")
 TARGETS = ("glue/sst2", "glue/mrpc", "glue/qnli", "glue/qqp", "snli")
 SLICES = (100, 200, 300, 400, 500)
+LOW = ("superglue/cb", "superglue/copa", "glue/rte")
 DEV_ROWS, UNSCORED_ROWS = 200, 20
 
 
@@ -117,10 +139,44 @@ def text(made: Path) -> RunConfig:
     return load(EXAMPLES / "text-domains.yaml", [], os.environ["BURSAR_DATA"])
 
 
+def auxiliaries(made: Path) -> RunConfig:
+    """A target with few examples, one task that helps it, and two that do not."""
+    values = {
+        "tasks": [PRIMARY, *AUXILIARY_TASKS],
+        "objective": PRIMARY,
+        "budget": {"steps": 400, "batch": 16},
+        "optimizer": {"lr": 3e-3, "head_factor": 1},
+        "evaluate": {"every": 400, "keep": "last"},
+    }
+    return parse(values, "auxiliaries")
+
+
 def text_three(made: Path) -> RunConfig:
     """The same, with three domains that count."""
     scored = ["text/science", "text/wikipedia", "text/linguistics"]
     return changed(text(made), {"objective": {"loss": scored}}, "text-three")
+
+
+def glue(made: Path) -> RunConfig:
+    """Eight GLUE tasks that count alike."""
+    return _small({"tasks": [f"glue/{name}" for name in GLUE]}, steps=600)
+
+
+def glue_long(made: Path) -> RunConfig:
+    """The same with more steps."""
+    return _small({"tasks": [f"glue/{name}" for name in GLUE]}, steps=2000)
+
+
+def eighteen(made: Path) -> RunConfig:
+    """The tasks of the example, of every kind, all of which count."""
+    tasks = load(EXAMPLES / "eighteen.yaml", [], os.environ["BURSAR_DATA"]).tasks
+    return _small({"tasks": tasks}, steps=900, examples=300)
+
+
+def low(made: Path) -> RunConfig:
+    """The same tasks, of which three with few examples count."""
+    tasks = eighteen(made).tasks
+    return _small({"tasks": tasks, "objective": list(LOW)}, examples=300)
 
 
 def nli(made: Path) -> RunConfig:
@@ -153,14 +209,51 @@ def fifty(made: Path) -> RunConfig:
 
 SUITES: dict[str, Callable[[Path], RunConfig]] = {
     "text": text,
+    "auxiliaries": auxiliaries,
     "text-three": text_three,
     "nli": nli,
     "fifty": fifty,
+    "glue": glue,
+    "glue-long": glue_long,
+    "eighteen": eighteen,
+    "low": low,
 }
 
 
-def _small(values: Mapping[str, Any]) -> RunConfig:
-    return parse({**SMALL, **values, "data": os.environ["BURSAR_DATA"]}, "mixtures")
+KIN = {f"{name.removeprefix('glue/')}-{count}" for name in TARGETS for count in SLICES}
+FIFTY = [f"{name.removeprefix('glue/')}-{count}" for name in SLICED for count in SLICES]
+COUNTED = [f"{name.removeprefix('glue/')}-{min(SLICES)}" for name in TARGETS]
+TEXTS = ("reviews", "news", "captions", "tweets", "questions", "questions2", "genres")
+ENTAILMENT = ("glue/mnli", "glue/qnli", "glue/wnli", "snli", "scitail")
+SIMILARITY = ("glue/mrpc", "glue/stsb", "glue/qqp")
+READING = ("superglue/multirc", "mrqa/squad")
+OTHERS = ("glue/cola", "glue/sst2", "superglue/wic", "superglue/wsc", "wnut17")
+GROUPS: dict[str, Sequence[Sequence[str]]] = {
+    "text-three": [
+        ["text/science"],
+        ["text/wikipedia"],
+        ["text/linguistics"],
+        ["text/noise", "text/template"],
+        [f"text/{name}" for name in TEXTS],
+    ],
+    "fifty": [
+        COUNTED,
+        [task for task in FIFTY if task in KIN and task not in COUNTED],
+        [task for task in FIFTY if task not in KIN],
+    ],
+    "low": [*([name] for name in LOW), ENTAILMENT, SIMILARITY, [*READING, *OTHERS]],
+    "eighteen": [[*ENTAILMENT, *LOW], SIMILARITY, READING, OTHERS],
+}
+"""By suite, the tasks whose shares are searched for together; each alone where it has no entry."""
+
+
+def _small(values: Mapping[str, Any], steps: int = 400, examples: int = 500) -> RunConfig:
+    length = {
+        "budget": {"steps": steps, "batch": 16},
+        "evaluate": {"every": steps, "examples": examples, "keep": "last"},
+    }
+    whole = {**SMALL, **length, **values, "data": os.environ["BURSAR_DATA"]}
+    return parse(whole, "mixtures")
 
 
 def _catalogue(name: str) -> Any:
@@ -197,6 +290,18 @@ def _own(
     return task
 
 
+def given(suite: str, seed: int) -> dict[str, Any]:
+    """Return the model and the tasks of a suite that are made in Python."""
+    if suite == "auxiliaries":
+        return {"model": network(seed)(), "tasks": auxiliary_tasks(seed)}
+    return {"model": None, "tasks": ()}
+
+
+def seeds_of(suite: str) -> tuple[int, ...]:
+    """Return the seeds that a suite's contestants are compared with."""
+    return BED_SEEDS if suite == "auxiliaries" else SEEDS
+
+
 class Mixtures:
     """Runs what is missing of a suite, and keeps what it came to.
 
@@ -208,7 +313,7 @@ class Mixtures:
     def __init__(self, suite: str, options: argparse.Namespace) -> None:
         self.suite, self.options = suite, options
         self.config = SUITES[suite](options.runs / "made" / suite)
-        self.info = run_info_before(self.config)
+        self.info = run_info_before(self.config, by_name(given(suite, SEARCH_SEED)["tasks"]))
         self.began = time.monotonic()
 
     def play(self, arm: str, decider: Mapping[str, Any], seed: int) -> Outcome:
@@ -223,7 +328,7 @@ class Mixtures:
         config = changed(self.config, asked, "mixtures")
         folder = self.options.runs / self.suite / name
         start = time.monotonic()
-        done = resume_run(folder) if (folder / RUN).exists() else run(config, folder)
+        done = run(config, folder, resume=True, **given(self.suite, seed))
         by_loss = config.objective is not None and config.objective.measure == "loss"
         found = {task: -each.loss if by_loss else each.score for task, each in done.tasks.items()}
         assert done.objective is not None
@@ -247,7 +352,7 @@ class Mixtures:
 
     def compare(self) -> None:
         """Run all contestants with all seeds."""
-        for seed in self.options.seeds:
+        for seed in self.options.seeds or seeds_of(self.suite):
             for arm, decider in CONTESTANTS.items():
                 self.play(arm, decider, seed)
 
@@ -258,18 +363,18 @@ class Mixtures:
         from bursar.search import GPHedgeSampler
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
+        groups = GROUPS.get(self.suite, [[task] for task in self.info.tasks])
+        starts = self.starts(groups)
         study = optuna.create_study(
-            direction="maximize", sampler=GPHedgeSampler(seed=1, initial=len(CONTESTANTS))
+            direction="maximize", sampler=GPHedgeSampler(seed=1, initial=len(starts) + 2)
         )
-        starts = [self.shares_of(decider) for decider in CONTESTANTS.values()]
-        for shares in starts:
-            weights = {task: _log_weight(share, shares) for task, share in shares.items()}
-            study.enqueue_trial(weights)
+        for start in starts:
+            study.enqueue_trial(start)
 
         def objective(trial: optuna.Trial) -> float:
-            weights = {
-                task: 10 ** trial.suggest_float(task, LEAST_WEIGHT, 0.0) for task in self.info.tasks
-            }
+            found = [10 ** trial.suggest_float(g[0], LEAST_WEIGHT, 0.0) for g in groups]
+            by_task = {task: w for w, g in zip(found, groups, strict=True) for task in g}
+            weights = in_order(by_task, self.info.tasks, "groups")
             total = sum(weights.values())
             shares = {task: weight / total for task, weight in weights.items()}
             arm = f"shares {trial.number}"
@@ -281,6 +386,17 @@ class Mixtures:
         for seed in CHECK_SEEDS:
             self.play("uniform", GUESSES["uniform"], seed)
             self.play("best shares", decider, seed)
+
+    def starts(self, groups: Sequence[Sequence[str]]) -> list[dict[str, float]]:
+        """The contestants' own shares as logarithms of weights, where the groups allow them."""
+        found: list[dict[str, float]] = []
+        for decider in CONTESTANTS.values():
+            shares = self.shares_of(decider)
+            start = {group[0]: _log_weight(shares[group[0]], shares) for group in groups}
+            alike = all(shares[task] == shares[group[0]] for group in groups for task in group)
+            if alike and start not in found:
+                found.append(start)
+        return found
 
     def shares_of(self, decider: Mapping[str, Any]) -> dict[str, float]:
         """The distribution that a fixed policy of a run file draws from."""
@@ -306,30 +422,33 @@ def table(out: Path) -> None:
         if found:
             unit = LOSSES if found[0].objective < 0 else SCORES
             print(f"{suite}\n")
-            gain = _contestants(found, unit)
+            gain = _contestants(suite, found, unit)
             _headroom(found, unit, gain)
             print()
 
 
-def _contestants(found: Sequence[Outcome], unit: Unit) -> float | None:
+def _contestants(suite: str, found: Sequence[Outcome], unit: Unit) -> float | None:
     """Print the contestants and the rule; return how far `aimed` is above uniform draws."""
+    seeds = seeds_of(suite)
     scores = {
-        arm: {each.seed: each.objective for each in found if each.arm == arm and each.seed in SEEDS}
+        arm: {each.seed: each.objective for each in found if each.arm == arm and each.seed in seeds}
         for arm in CONTESTANTS
     }
-    if not all(scores.values()):
+    scores = {arm: runs for arm, runs in scores.items() if runs}
+    if not {*GUESSES, "aimed"} <= set(scores):
         return None
-    levels = {arm: mean(seeds.values()) for arm, seeds in scores.items()}
+    levels = {arm: mean(runs.values()) for arm, runs in scores.items()}
     best = max(GUESSES, key=lambda arm: levels[arm])
     apart = differences(scores, best)
     print(f"| policy | seeds | objective | {unit.better} {best} |\n|---|---|---|---|")
-    for arm, seeds in scores.items():
-        spread = f"{unit.level(levels[arm])} ({unit.range([*seeds.values()])})"
+    for arm, runs in scores.items():
+        spread = f"{unit.level(levels[arm])} ({unit.range([*runs.values()])})"
         gap = interval_words(apart[arm], unit) if arm in apart else ""
-        print(f"| {arm} | {len(seeds)} | {spread} | {gap} |")
+        print(f"| {arm} | {len(runs)} | {spread} | {gap} |")
     alone = differences({arm: scores[arm] for arm in ("aimed", best)}, best)["aimed"]
-    held = "held" if alone.mean > 0 and alone.significant else "NOT held"
-    print(f"\naimed above {best}: p {p_words(alone)}, {held}")
+    above = "held" if alone.mean > 0 and alone.significant else "NOT held"
+    below = "NOT held" if alone.mean < 0 and alone.significant else "held"
+    print(f"\naimed above {best}: p {p_words(alone)}, {above}; not below it: {below}")
     return levels["aimed"] - levels["uniform"]
 
 
@@ -340,7 +459,8 @@ def _headroom(found: Sequence[Outcome], unit: Unit, gain: float | None) -> None:
     gains = [run.objective - uniform[seed] for seed, run in best.items() if seed in uniform]
     if not gains:
         return
-    print(f"headroom over uniform: {', '.join(map(unit.difference, gains))}")
+    trials = sum(each.arm.startswith("shares ") for each in found)
+    print(f"headroom over uniform, {trials} trials: {', '.join(map(unit.difference, gains))}")
     if gain is not None:
         part = gain / mean(gains)
         print(f"aimed gets {part:.0%} of it, {'held' if part >= 0.5 else 'NOT held'}")
@@ -354,7 +474,7 @@ def main() -> None:
     parser.add_argument("suite", nargs="?", choices=SUITES)
     parser.add_argument("--runs", type=Path, help="folder of the run folders")
     parser.add_argument("--out", type=Path, required=True, help="folder of the outcomes")
-    parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
+    parser.add_argument("--seeds", type=int, nargs="+", help="others than the suite's own")
     parser.add_argument("--trials", type=int, default=24)
     options = parser.parse_args()
     if options.what == "table":

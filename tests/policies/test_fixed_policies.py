@@ -1,5 +1,8 @@
 """The policies whose distribution is known before the run starts."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -50,14 +53,89 @@ def test_aimed_divides_the_draws_among_what_is_scored(targets, others, rest):
 
 
 def test_aimed_takes_its_targets_from_the_run():
-    scored = RunInfo(SIZES, steps=1000, batch=16, objective=("rte",))
+    scored = RunInfo(SIZES, steps=100, batch=16, objective=("rte",))
     assert Aimed.for_run(scored, rest=0.2).probabilities() == pytest.approx([0.1, 0.8, 0.1])
     assert Aimed.for_run(scored, targets=["wnli"], rest=0).probabilities().tolist() == [0, 0, 1]
-    assert Aimed.for_run(FACTS).probabilities() == pytest.approx([1 / 3] * 3)
+    assert Aimed.for_run(RunInfo(SIZES, 100, 16)).probabilities() == pytest.approx([1 / 3] * 3)
     with pytest.raises(ValueError, match=r"targets: expected some of .* found"):
         Aimed.for_run(FACTS, targets=["cola"])
     with pytest.raises(ValueError, match="rest: expected a number from 0 up to 1, found 1"):
         Aimed(["a"], rest=1)
+
+
+def by_halving(weights, epochs, repeats):
+    """The shares of Aimed's docstring: one search for the level, one inside it for each share."""
+
+    def share(weight, count, level):
+        low, high = 0.0, 1.0
+        for _ in range(100):
+            middle = (low + high) / 2
+            log_worth = math.log(weight) - level - max(0.0, middle * count - 1) / repeats
+            low, high = (middle, high) if log_worth > math.log(middle) else (low, middle)
+        return high
+
+    low, high = -1e4, 0.0
+    for _ in range(100):
+        level = (low + high) / 2
+        total = sum(share(w, e, level) for w, e in zip(weights, epochs, strict=True))
+        low, high = (level, high) if total > 1 else (low, level)
+    return [share(w, e, high) for w, e in zip(weights, epochs, strict=True)]
+
+
+@settings(derandomize=True, deadline=None, max_examples=15)
+@given(st.lists(st.floats(0, 2000), min_size=2, max_size=4), st.floats(0.01, 0.5), st.floats(1, 50))
+def test_aimed_gives_each_task_what_its_last_epoch_is_worth(epochs, rest, repeats):
+    tasks = [str(k) for k in range(len(epochs))]
+    weights = [1 - rest] + [rest / (len(tasks) - 1)] * (len(tasks) - 1)
+    counts = dict(zip(tasks, epochs, strict=True))
+    policy = Aimed(tasks, tasks[:1], rest, counts, repeats)
+    expected = by_halving(weights, epochs, repeats)
+    assert policy.probabilities() == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+@quick
+@given(st.floats(1, 1e9), st.floats(1.01, 100), st.floats(0.5, 100))
+def test_aimed_draws_a_task_less_the_more_often_it_would_be_seen(epochs, times, repeats):
+    def share(count):
+        found = Aimed(["tiny", "large"], ["tiny"], 0.05, {"tiny": count}, repeats)
+        return found.probabilities()[0]
+
+    assert share(epochs * times) <= share(epochs) <= 0.95
+
+
+def test_aimed_without_repetitions_goes_by_its_weights():
+    once = {"cb": 1.0, "mnli": 0.01}
+    for options in ({"epochs": once}, {"epochs": {"cb": 500.0}, "repeats": None}):
+        shares = Aimed(["cb", "mnli"], ["cb"], **options).probabilities()
+        assert shares == pytest.approx([0.95, 0.05])
+
+
+def test_aimed_goes_by_size_where_everything_is_seen_without_end():
+    shares = Aimed(["a", "b"], ["a"], epochs={"a": 3e9, "b": 1e9}).probabilities()
+    assert shares == pytest.approx([1 / 4, 3 / 4], rel=1e-3)
+
+
+def test_aimed_counts_the_epochs_of_the_run():
+    info = RunInfo({"cb": 160, "mnli": 160_000}, steps=400, batch=16, objective=("cb",))
+    same = Aimed(["cb", "mnli"], ["cb"], epochs={"cb": 40, "mnli": 0.04})
+    assert Aimed.for_run(info).probabilities().tolist() == same.probabilities().tolist()
+    # Batches that are counted in tokens say themselves how many an epoch has.
+    few = replace(info, batches={"cb": 1000.0, "mnli": 1000.0})
+    assert Aimed.for_run(few).probabilities() == pytest.approx([0.95, 0.05])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"repeats": 0}, "repeats: expected a number above 0, found 0"),
+        ({"epochs": {"b": 1.0}}, r"epochs, b: expected a number from 0 for a task of \['a'\]"),
+        ({"epochs": {"a": -1.0}}, "epochs, a: expected a number from 0"),
+        ({"epochs": {"a": math.inf}}, "epochs, a: expected a number from 0"),
+    ],
+)
+def test_aimed_refuses_what_is_no_number_of_epochs(options, said):
+    with pytest.raises(ValueError, match=said):
+        Aimed(["a"], **options)
 
 
 def test_task_size_is_the_share_of_the_examples():

@@ -12,7 +12,14 @@ from bursar.training.assembly import (
     tokenizer_of,
     with_language_model,
 )
-from bursar.training.prepare import Prepared, prepare, read_texts, resolve, run_info_of
+from bursar.training.prepare import (
+    Prepared,
+    prepare,
+    read_texts,
+    resolve,
+    run_info_of,
+    token_batches,
+)
 from bursar.training.watching import Watchers
 
 
@@ -74,4 +81,4 @@ def _batches(entry: Prepared, config: RunConfig) -> float:
     """Return how many examples' worth of batches an epoch has, a batch counted as full."""
     if config.budget.tokens is None:
         return len(entry.train)
-    return float(entry.train.lengths().sum()) * config.budget.batch / config.budget.tokens
+    return token_batches(entry, config.budget.tokens) * config.budget.batch

@@ -350,7 +350,16 @@ def _all_labelled(task: Task, split: Split) -> None:
 
 def run_info_of(config: RunConfig, prepared: Sequence[Prepared]) -> RunInfo:
     """Return what the decider may know of the run."""
-    return _run_info(config, {entry.task.name: len(entry.train) for entry in prepared})
+    found = _run_info(config, {entry.task.name: len(entry.train) for entry in prepared})
+    if config.budget.tokens is None:
+        return found
+    batches = {entry.task.name: token_batches(entry, config.budget.tokens) for entry in prepared}
+    return replace(found, batches=batches)
+
+
+def token_batches(entry: Prepared, tokens: int) -> float:
+    """Return how many batches of so many tokens an epoch of a task has."""
+    return float(entry.train.lengths().sum()) / tokens
 
 
 def run_info_before(
