@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         Temperature,
         Thompson,
         Uncertainty,
+        Worth,
     )
     from bursar.studies.autosem import autosem
     from bursar.studies.compare import compare
@@ -83,6 +84,7 @@ __all__ = [
     "Temperature",
     "Thompson",
     "Uncertainty",
+    "Worth",
     "__version__",
     "autosem",
     "compare",

@@ -11,6 +11,7 @@ from bursar.policies import (
     Random,
     Stratified,
     Thompson,
+    Worth,
 )
 
 #: Makes a policy for an environment.
@@ -47,6 +48,11 @@ def active(environment: Environment) -> Policy:
     return ActivePrioritization(environment.tasks, every=20)
 
 
+def worth(environment: Environment) -> Policy:
+    """Draws every arm alike until its own rise has slowed."""
+    return Worth(environment.tasks)
+
+
 def progress(environment: Environment) -> Policy:
     """Draws in proportion to progress."""
     return Progress(environment.tasks)
@@ -66,6 +72,7 @@ CONTENDERS: Mapping[str, Maker] = {
         exp3s,
         thompson,
         active,
+        worth,
         progress,
         progress_stratified,
     )

@@ -29,11 +29,13 @@ from bursar.policies.task_size import TaskSize
 from bursar.policies.temperature import Temperature
 from bursar.policies.thompson import Thompson, Utility
 from bursar.policies.told import ToldDraws
+from bursar.policies.worth import Worth
 from bursar.run_info import RunInfo
 
 POLICIES: tuple[type[Policy], ...] = (
     Random,
     Aimed,
+    Worth,
     TaskSize,
     Temperature,
     Annealed,
@@ -84,4 +86,5 @@ __all__ = [
     "ToldDraws",
     "Uncertainty",
     "Utility",
+    "Worth",
 ]

@@ -1,0 +1,148 @@
+"""Worth: draws what counts, is new, and still rises."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bursar.policies.aimed import Aimed
+from bursar.policies.base import Outcome, Policy, bounded
+from bursar.policies.lines import Lines
+from bursar.run_info import RunInfo
+
+Array = NDArray[np.float64]
+
+#: A slope may be this many standard errors above what was measured.
+_CAUTION = 2.0
+#: No batch of a model that learns has a larger loss.
+_LARGEST = 50.0
+
+
+class Worth(Policy):
+    """Draws as `Aimed` does, and less of a task whose own rise has clearly slowed.
+
+    A batch is worth what its task counts, times what of it is new, times what it still teaches.
+    The first two are the shares a_k of `Aimed`. For the third, the likelihood s = exp(-loss) of a
+    task's batches rises by b_k, give or take σ_k, from one draw of it to the next, and rose by c_k
+    a draw over the run so far:
+
+        p_k ∝ a_k min(1, max(0, b_k + 2 σ_k) / c_k)²
+
+    beside a part `watch` of the draws that keeps to a_k. So a task loses its share only where two
+    standard errors do not explain why it rises more slowly than it did; one that has converged
+    leaves its draws to the others. No task is compared with another, whose losses may be of another
+    size, and one that has not begun to rise keeps its share: it may need many draws to begin.
+
+    From its second epoch on a task has its share of `Aimed` again: a low loss then says what is
+    remembered, not what is left to learn.
+
+    Nothing is measured but the loss of the batches that are trained on anyway. Slopes come from
+    lines through what a task's draws gave (`Lines`).
+
+    Args:
+        tasks: the names of the tasks.
+        targets: those that count; all if None. A run file's default is the run's objective.
+        rest: the weight of the others together.
+        epochs: by task, how often the budget would go through its examples if it got all of it; 0
+            where it is missing. A run file's default is what its budget says.
+        repeats: after how many repetitions an example is worth 1/e of a new one; None for never.
+        steps: the draws of the budget that `epochs` are for; None if no task is seen twice.
+        watch: the part of the draws that does not go by what still rises.
+
+    >>> from bursar.rng import stream
+    >>> policy, rng = Worth(["rising", "done"]), stream(1, "draws")
+    >>> for step in range(100):
+    ...     draw = policy.ask(rng)
+    ...     drawn = policy.drawn[draw.index]
+    ...     loss = 3 - 0.02 * (drawn if draw.task == "rising" else min(drawn, 20))
+    ...     policy.tell(Outcome(draw, loss=loss))
+    >>> policy.probabilities().round(3).tolist()
+    [0.871, 0.129]
+    """
+
+    name = "worth"
+
+    def __init__(
+        self,
+        tasks: Sequence[str],
+        targets: Sequence[str] | None = None,
+        rest: float = 0.05,
+        epochs: Mapping[str, float] | None = None,
+        repeats: float | None = 15.0,
+        steps: int | None = None,
+        watch: float = 0.05,
+    ) -> None:
+        super().__init__(tasks)
+        if not 0 < watch <= 1:
+            raise ValueError(f"watch: expected a number above 0 and up to 1, found {watch}")
+        if steps is not None and steps < 1:
+            raise ValueError(f"steps: expected at least 1, found {steps}")
+        self._aimed = Aimed(self.tasks, targets, rest, epochs, repeats).probabilities()
+        counts = np.array([(epochs or {}).get(task, 0.0) for task in self.tasks])
+        self._first = np.full(len(self.tasks), np.inf)  # draws in a task's first epoch
+        if steps is not None:
+            np.divide(steps, counts, out=self._first, where=counts > 0)
+        self._watch = watch
+        self._lines = Lines(len(self.tasks))
+        self._share()
+
+    @classmethod
+    def for_run(
+        cls,
+        info: RunInfo,
+        targets: Sequence[str] | None = None,
+        epochs: Mapping[str, float] | None = None,
+        steps: int | None = None,
+        **options: Any,
+    ) -> Self:
+        """The policy that a run file means."""
+        return cls(
+            info.tasks,
+            info.targets if targets is None else targets,
+            epochs=info.epochs if epochs is None else epochs,
+            steps=info.steps if steps is None else steps,
+            **options,
+        )
+
+    def probabilities(self) -> Array:
+        """Return the shares of `Aimed`, times what still rises."""
+        return self._probabilities
+
+    def tell(self, outcome: Outcome) -> None:
+        """Learn from the loss, if it is a number."""
+        draw, loss = outcome.draw, bounded(outcome.loss, _LARGEST)
+        # A loss below 0 is no likelihood of an outcome; it counts as certain.
+        if loss is not None and self._lines.observe(
+            draw.index, draw.number, math.exp(-max(loss, 0.0))
+        ):
+            self._share()
+
+    def _rising(self) -> Array:
+        """Return by task how its rise compares with what it was, from 0 to 1."""
+        lines = self._lines
+        judged = (lines.overall > 0) & (lines.seen < self._first)
+        highest = lines.slopes + _CAUTION * np.sqrt(lines.variances)
+        rising = np.ones(len(self.tasks))
+        np.divide(highest, lines.overall, out=rising, where=judged)
+        return np.clip(rising, 0.0, 1.0) ** 2
+
+    def _share(self) -> None:
+        worth = self._aimed * self._rising()
+        total = float(worth.sum())
+        shares: Array = worth / total if total > 0 else self._aimed
+        shares = self._watch * self._aimed + (1 - self._watch) * shares
+        shares.setflags(write=False)
+        self._probabilities = shares
+
+    def diagnostics(self) -> dict[str, Any]:
+        """Return by task how its rise compares with what it was."""
+        return {"rising": dict(zip(self.tasks, self._rising().tolist(), strict=True))}
+
+    def _state(self) -> dict[str, Any]:
+        return self._lines.state_dict()
+
+    def _load(self, state: Mapping[str, Any]) -> None:
+        self._lines.load_state_dict(state)
+        self._share()
