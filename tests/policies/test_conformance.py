@@ -18,6 +18,7 @@ from bursar import (
     TaskSize,
     Temperature,
     Thompson,
+    Worth,
 )
 from bursar.policies import POLICIES
 from bursar.testing import PolicyConformance
@@ -46,6 +47,16 @@ class TestRandom(PolicyConformance):
 class TestAimed(PolicyConformance):
     def make(self, tasks):
         return Aimed(tasks, tasks[: 1 + len(tasks) // 2])
+
+
+class TestAimedWithRepetitions(PolicyConformance):
+    def make(self, tasks):
+        return Aimed(tasks, tasks[:1], epochs={task: 3.0 * k for k, task in enumerate(tasks)})
+
+
+class TestWorth(PolicyConformance):
+    def make(self, tasks):
+        return Worth(tasks, tasks[: 1 + len(tasks) // 2], epochs={tasks[0]: 4.0}, steps=100)
 
 
 class TestTaskSize(PolicyConformance):

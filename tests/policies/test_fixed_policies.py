@@ -115,6 +115,10 @@ def test_aimed_goes_by_size_where_everything_is_seen_without_end():
     assert shares == pytest.approx([1 / 4, 3 / 4], rel=1e-3)
 
 
+def test_aimed_draws_one_task_however_often_it_is_seen():
+    assert Aimed(["a"], epochs={"a": 40.0}).probabilities().tolist() == [1.0]
+
+
 def test_aimed_counts_the_epochs_of_the_run():
     info = RunInfo({"cb": 160, "mnli": 160_000}, steps=400, batch=16, objective=("cb",))
     same = Aimed(["cb", "mnli"], ["cb"], epochs={"cb": 40, "mnli": 0.04})

@@ -42,7 +42,8 @@ class Aimed(Constant):
 
     >>> Aimed(["rte", "cb", "mnli", "noise"], ["rte", "cb"], rest=0.1).probabilities().tolist()
     [0.45, 0.45, 0.05, 0.05]
-    >>> Aimed(["cb", "mnli"], ["cb"], epochs={"cb": 400, "mnli": 1}).probabilities().round(2).tolist()
+    >>> tiny = Aimed(["cb", "mnli"], ["cb"], epochs={"cb": 400, "mnli": 1})
+    >>> tiny.probabilities().round(2).tolist()
     [0.17, 0.83]
     """
 
@@ -102,8 +103,8 @@ def _discounted(weights: Array, epochs: Array, repeats: float) -> Array:
         return weights
     drawn = weights > 0
     logs, counts = np.log(weights[drawn]), epochs[drawn]
-    # At the lower end one share alone is 1; at the upper none is above its weight.
-    lowest = float((logs - np.maximum(counts - 1, 0) / repeats).min())
+    # At the lower end one share alone is above 1; at the upper none is above its weight.
+    lowest = float((logs - np.maximum(counts - 1, 0) / repeats).min()) - 1
 
     def excess(level: float) -> float:
         return float(_shares(logs - level, counts, repeats).sum()) - 1

@@ -88,6 +88,8 @@ class Lines:
         self.variances = np.full(tasks, np.inf)
         #: The same rise over all draws of a task so far, by least squares, shape `(tasks,)`.
         self.overall = np.zeros(tasks)
+        #: The variance of that, by the errors of the same forecasts; infinite while unknown.
+        self.overall_variances = np.full(tasks, np.inf)
 
     def observe(self, k: int, number: int, value: float) -> bool:
         """Take in a value of a task, and return whether it was counted.
@@ -128,12 +130,15 @@ class Lines:
         self.overall[k] += 6 / both * error
 
     def _settle(self, k: int) -> None:
-        """Set the task's slope and its variance, by the line that erred least."""
-        best = self._errors[k].argmin()
+        """Set the task's slope and both variances, by the line that erred least."""
+        best, seen = self._errors[k].argmin(), int(self.seen[k])
         self.slopes[k] = self._rises[k, best]
-        if self.seen[k] >= _FEWEST:
-            place = min(int(self.seen[k]), len(_SLOPE_NOISE)) - 1
-            self.variances[k] = self._errors[k, best] * _SLOPE_NOISE[place, best]
+        if seen >= _FEWEST:
+            error = self._errors[k, best]
+            place = min(seen, len(_SLOPE_NOISE)) - 1
+            self.variances[k] = error * _SLOPE_NOISE[place, best]
+            # A forecast errs by no less than the noise of a value, so that this is no less either.
+            self.overall_variances[k] = 12 * error / (seen * (seen**2 - 1))
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that changes over time, as JSON-able values."""

@@ -16,6 +16,9 @@ Array = NDArray[np.float64]
 
 #: A slope may be this many standard errors above what was measured.
 _CAUTION = 2.0
+#: A task has begun to rise where its rise so far is this many standard errors. It is looked at after
+#: every draw, so that chance alone would often pass a lower bar.
+_BEGUN = 3.0
 #: No batch of a model that learns has a larger loss.
 _LARGEST = 50.0
 
@@ -33,7 +36,8 @@ class Worth(Policy):
     beside a part `watch` of the draws that keeps to a_k. So a task loses its share only where two
     standard errors do not explain why it rises more slowly than it did; one that has converged
     leaves its draws to the others. No task is compared with another, whose losses may be of another
-    size, and one that has not begun to rise keeps its share: it may need many draws to begin.
+    size. One that has not begun to rise, c_k below three standard errors, keeps its share: it
+    may need many draws to begin.
 
     From its second epoch on a task has its share of `Aimed` again: a low loss then says what is
     remembered, not what is left to learn.
@@ -122,7 +126,8 @@ class Worth(Policy):
     def _rising(self) -> Array:
         """Return by task how its rise compares with what it was, from 0 to 1."""
         lines = self._lines
-        judged = (lines.overall > 0) & (lines.seen < self._first)
+        begun = lines.overall > _BEGUN * np.sqrt(lines.overall_variances)
+        judged = begun & (lines.seen < self._first)
         highest = lines.slopes + _CAUTION * np.sqrt(lines.variances)
         rising = np.ones(len(self.tasks))
         np.divide(highest, lines.overall, out=rising, where=judged)
