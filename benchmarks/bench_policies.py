@@ -22,6 +22,7 @@ from bursar import (
     TaskSize,
     Temperature,
     Thompson,
+    Worth,
 )
 from bursar.bandit import compare
 from bursar.rng import stream
@@ -59,6 +60,7 @@ OTHERS: dict[str, Callable[[Tasks], Policy]] = {
     "thompson": lambda tasks: Thompson(tasks, tasks[0]),
     "active": ActivePrioritization,
     "progress": Progress,
+    "worth": Worth,
     "stratified random": lambda tasks: Stratified(Random(tasks)),
 }
 

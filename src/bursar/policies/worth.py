@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 
 #: A slope may be this many standard errors above what was measured.
 _CAUTION = 2.0
-#: A task has begun to rise where its rise so far is this many standard errors. It is looked at after
+#: A task has begun to rise where its rise so far is this many standard errors: it is looked at after
 #: every draw, so that chance alone would often pass a lower bar.
 _BEGUN = 3.0
 #: No batch of a model that learns has a larger loss.
@@ -90,6 +90,7 @@ class Worth(Policy):
             np.divide(steps, counts, out=self._first, where=counts > 0)
         self._watch = watch
         self._lines = Lines(len(self.tasks))
+        self._rising = np.ones(len(self.tasks))  # from 0 to 1
         self._share()
 
     @classmethod
@@ -117,24 +118,24 @@ class Worth(Policy):
     def tell(self, outcome: Outcome) -> None:
         """Learn from the loss, if it is a number."""
         draw, loss = outcome.draw, bounded(outcome.loss, _LARGEST)
+        if loss is None:
+            return
         # A loss below 0 is no likelihood of an outcome; it counts as certain.
-        if loss is not None and self._lines.observe(
-            draw.index, draw.number, math.exp(-max(loss, 0.0))
-        ):
+        if self._lines.observe(draw.index, draw.number, math.exp(-max(loss, 0.0))):
+            self._judge(draw.index)
             self._share()
 
-    def _rising(self) -> Array:
-        """Return by task how its rise compares with what it was, from 0 to 1."""
-        lines = self._lines
-        begun = lines.overall > _BEGUN * np.sqrt(lines.overall_variances)
-        judged = begun & (lines.seen < self._first)
-        highest = lines.slopes + _CAUTION * np.sqrt(lines.variances)
-        rising = np.ones(len(self.tasks))
-        np.divide(highest, lines.overall, out=rising, where=judged)
-        return np.clip(rising, 0.0, 1.0) ** 2
+    def _judge(self, k: int) -> None:
+        """Set how a task's rise compares with what it was."""
+        lines, usual = self._lines, float(self._lines.overall[k])
+        begun = usual > _BEGUN * math.sqrt(lines.overall_variances[k])
+        self._rising[k] = 1.0
+        if begun and lines.seen[k] < self._first[k]:
+            highest = float(lines.slopes[k]) + _CAUTION * math.sqrt(lines.variances[k])
+            self._rising[k] = min(1.0, max(0.0, highest) / usual) ** 2
 
     def _share(self) -> None:
-        worth = self._aimed * self._rising()
+        worth = self._aimed * self._rising
         total = float(worth.sum())
         shares: Array = worth / total if total > 0 else self._aimed
         shares = self._watch * self._aimed + (1 - self._watch) * shares
@@ -143,11 +144,13 @@ class Worth(Policy):
 
     def diagnostics(self) -> dict[str, Any]:
         """Return by task how its rise compares with what it was."""
-        return {"rising": dict(zip(self.tasks, self._rising().tolist(), strict=True))}
+        return {"rising": dict(zip(self.tasks, self._rising.tolist(), strict=True))}
 
     def _state(self) -> dict[str, Any]:
         return self._lines.state_dict()
 
     def _load(self, state: Mapping[str, Any]) -> None:
         self._lines.load_state_dict(state)
+        for k in range(len(self.tasks)):
+            self._judge(k)
         self._share()
