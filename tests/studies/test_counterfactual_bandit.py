@@ -2,12 +2,17 @@
 
 import numpy as np
 
-from bursar.bandit import CONTENDERS, compare
+import pytest
+
+from bursar import Random
+from bursar.bandit import CONTENDERS, Environment, compare, simulate
+from bursar.rng import stream
 from bursar.studies.counterfactual_bandit import (
     counterfactual_bandit,
     counterfactual_curves,
     phased_ways,
     pooled_ways,
+    score_rise,
     weighted_ways,
 )
 
@@ -29,6 +34,24 @@ def test_what_is_learned_by_default_from_one_run_beats_random() -> None:
     assert results["default"].wins == 3
     assert results["2 phases"].wins == 3
     assert results["λ = 0.2"].wins == 0
+
+
+@pytest.mark.parametrize("every", [1, 7, 100])
+def test_the_rise_of_the_score_is_shared_by_the_steps_between_evaluations(every: int) -> None:
+    environment = Environment.random(4, 100, stream(1, "environment"))
+    rollout = simulate(Random(environment.tasks), environment, 100, stream(1, "draws"))
+    rewards = score_rise(every)(rollout)
+    assert rewards.sum() == pytest.approx(rollout.final)
+    first = rollout.curve[every - 1]
+    assert rewards[:every] == pytest.approx(np.full(every, first / every))
+
+
+def test_the_paper_s_reward_teaches_more_than_the_rise_of_the_score() -> None:
+    """It goes to what rises fastest, which is learned soonest anyway; docs/off-policy.md has more."""
+    ways = weighted_ways([])
+    [usual] = counterfactual_bandit(ways, iterations=1, **SMALL)
+    [aligned] = counterfactual_bandit(ways, iterations=1, reward=score_rise(1), **SMALL)
+    assert usual.median > 0 > aligned.median
 
 
 def test_the_counterfactual_policy_plays_in_the_bandits_of_the_others() -> None:

@@ -16,8 +16,8 @@ Array = NDArray[np.float64]
 
 #: A slope may be this many standard errors above what was measured.
 _CAUTION = 2.0
-#: A task has begun to rise where its rise so far is this many standard errors: it is looked at after
-#: every draw, so that chance alone would often pass a lower bar.
+#: A task has begun to rise where its rise so far is this many standard errors: it is looked at
+#: after every draw, so that chance alone would often pass a lower bar.
 _BEGUN = 3.0
 #: No batch of a model that learns has a larger loss.
 _LARGEST = 50.0

@@ -16,6 +16,9 @@ from bursar.rng import stream
 #: Learns the next policy from the logs so far, oldest first.
 Improvement = Callable[[Sequence[Log]], Fixed | Schedule]
 
+#: What each step of a simulated training was worth, shape `(steps,)`.
+RolloutReward = Callable[[Rollout], NDArray[np.float64]]
+
 #: The entropy weights that hindsight may choose from.
 WEIGHTS = (0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.5, 0.7, 1.0)
 
@@ -80,6 +83,27 @@ def _quietly(logs: Sequence[Log], weight: float, **options: Any) -> Fixed | Sche
         return improve(logs, weight, **options)
 
 
+def room_left_in(rollout: Rollout) -> NDArray[np.float64]:
+    """Return the paper's reward, equation 16."""
+    return room_left_of(rollout.actions, rollout.losses)
+
+
+def score_rise(every: int) -> RolloutReward:
+    """Return the reward that is the rise of the mean score, as evaluations would see it.
+
+    Args:
+        every: steps between two evaluations, which share the rise alike.
+    """
+
+    def reward(rollout: Rollout) -> NDArray[np.float64]:
+        starts = np.arange(0, len(rollout.curve), every)
+        ends = np.minimum(starts + every, len(rollout.curve))
+        levels = np.concatenate([[0.0], rollout.curve])
+        return np.repeat((levels[ends] - levels[starts]) / (ends - starts), ends - starts)
+
+    return reward
+
+
 def counterfactual_bandit(
     ways: dict[str, Improvement],
     environments: int = 8,
@@ -88,10 +112,21 @@ def counterfactual_bandit(
     steps: int = 1000,
     iterations: int = 2,
     seed: int = 1,
+    reward: RolloutReward = room_left_in,
 ) -> list[Closed]:
     """Improve from a RANDOM run, run, improve from all logs, run again; and see what it closed.
 
     The bandit experiment of Glover and Hokamp (2019, section 4.1), over several environments.
+
+    Args:
+        ways: by name, how a policy is learned.
+        environments: how many.
+        seeds: runs in each.
+        arms: tasks in an environment.
+        steps: draws in a run.
+        iterations: how often a policy is learned.
+        seed: everything follows from it.
+        reward: what a step was worth.
     """
     finals = {name: np.empty((environments, seeds)) for name in ("random", "oracle", *ways)}
     for e in range(environments):
@@ -102,7 +137,7 @@ def counterfactual_bandit(
             finals["random"][e, s] = first.final
             finals["oracle"][e, s] = bandit.play("oracle", environment.oracle_policy()).final
             for name, way in ways.items():
-                finals[name][e, s] = bandit.improved(way, first, iterations).final
+                finals[name][e, s] = bandit.improved(way, first, iterations, reward).final
     medians = {name: np.median(scores, axis=1) for name, scores in finals.items()}
     gap = medians["oracle"] - medians["random"]
     return [Closed(name, (medians[name] - medians["random"]) / gap) for name in ways]
@@ -148,15 +183,20 @@ class _Bandit:
         rng = stream(self.seed, "draws", self.number, self.run, name)
         return simulate(policy, self.environment, self.steps, rng, noise=self.noise)
 
-    def improved(self, way: Improvement, first: Rollout, iterations: int) -> Rollout:
+    def improved(
+        self,
+        way: Improvement,
+        first: Rollout,
+        iterations: int,
+        reward: RolloutReward = room_left_in,
+    ) -> Rollout:
         """Return the run of the last of several policies, each learned from all runs before it."""
         rollouts = [first]
         for iteration in range(iterations):
-            policy = way([_log(rollout) for rollout in rollouts])
+            policy = way([_log(rollout, reward) for rollout in rollouts])
             rollouts.append(self.play(f"iteration {iteration}", policy))
         return rollouts[-1]
 
 
-def _log(rollout: Rollout) -> Log:
-    rewards = room_left_of(rollout.actions, rollout.losses)
-    return Log(rollout.tasks, rollout.actions, rollout.probabilities, rewards)
+def _log(rollout: Rollout, reward: RolloutReward) -> Log:
+    return Log(rollout.tasks, rollout.actions, rollout.probabilities, reward(rollout))
