@@ -1,7 +1,6 @@
 """The bandit experiment with counterfactual policies, small."""
 
 import numpy as np
-
 import pytest
 
 from bursar import Random
@@ -47,7 +46,7 @@ def test_the_rise_of_the_score_is_shared_by_the_steps_between_evaluations(every:
 
 
 def test_the_paper_s_reward_teaches_more_than_the_rise_of_the_score() -> None:
-    """It goes to what rises fastest, which is learned soonest anyway; docs/off-policy.md has more."""
+    """That goes to what rises fastest, which is learned soonest anyway."""
     ways = weighted_ways([])
     [usual] = counterfactual_bandit(ways, iterations=1, **SMALL)
     [aligned] = counterfactual_bandit(ways, iterations=1, reward=score_rise(1), **SMALL)
