@@ -171,3 +171,20 @@ def test_no_more_than_there_is_no_extension(done: Path, tmp_path: Path) -> None:
     (done / "change.json").write_text("{")
     with pytest.raises(UserError, match=r"change.json: expected a change of the run, found"):
         resume_run(done, steps=20)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"name": "annealed", "epochs": 4},
+        {"name": "annealed", "epochs": 4, "draws": "stratified"},
+        {"name": "aimed", "targets": ["c"]},
+        {"name": "worth", "targets": ["c"]},
+    ],
+)
+def test_a_policy_that_goes_by_the_budget_goes_by_the_larger_one(
+    policy: dict[str, Any], toy: Toy, toys: Toys, tmp_path: Path
+) -> None:
+    run(toy(policy=policy), tmp_path / "run", tasks=toys)
+    resume_run(tmp_path / "run", tasks=toys, steps=200)
+    assert len(steps_of(tmp_path / "run")) == 200

@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -119,6 +119,7 @@ def extend(folder: Path | str, length: int) -> None:
         position = snapshot.state["journal"]
         state = snapshot.state | {
             "config": digest(longer),
+            "driver": _under_a_larger_budget(snapshot.state["driver"]),
             "journal": position + len(line),
             "selected": snapshot.state["selected"] | {"stale": 0},
         }
@@ -129,6 +130,20 @@ def extend(folder: Path | str, length: int) -> None:
             journal=position,
             line=line.decode(),
         )
+
+
+def _under_a_larger_budget(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the state of a driver, or of a policy, whose next distribution is not to be checked.
+
+    A policy that goes by the budget, `annealed` say, draws from another one now. What was saved
+    counts for draw 0 from here on, which no draw is.
+    """
+    changed_state = dict(state)
+    if "policy" in state:  # of a driver, or of a policy around another
+        changed_state["policy"] = _under_a_larger_budget(state["policy"])
+    if "next" in state:
+        changed_state["next"] = {**state["next"], "draw": 0}
+    return changed_state
 
 
 def _decide(folder: Path, snapshot: Snapshot, **change: Any) -> None:
