@@ -26,7 +26,7 @@ def refusal(**values: Any) -> str:
 
 def test_everything_has_a_default_but_the_tasks() -> None:
     config = parse({"tasks": ["a"]}, "my.yaml")
-    assert config.policy == {"name": "random"}
+    assert config.policy == {"name": "worth"}
     with pytest.raises(UserError, match=r"my\.yaml: tasks: expected a value, found none"):
         parse({}, "my.yaml")
     assert refusal(tasks=[]) == "my.yaml: tasks: expected at least one task, found none"

@@ -1,6 +1,7 @@
 """Language models go the whole way: training, resume, predictions, plain transformers and peft."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -366,6 +367,17 @@ def test_policies_that_mix_the_data_of_language_models(
     tokens = {task: [s.tokens or 0 for s in steps if s.task == task] for task in ("asked", "texts")}
     for counts in tokens.values():
         assert 38 <= np.mean(counts) <= 58
+
+
+def test_epochs_count_tokens_where_batches_do(data: Path) -> None:
+    """A task whose epoch is long in tokens is discounted less than its examples would say."""
+    budget = {"steps": 3000, "tokens": 48}
+    [asked, texts] = plan(config(data, policy="aimed", budget=budget))
+    worth = {
+        each.task: math.log(each.share) + max(0.0, each.epochs - 1) / 15 for each in (asked, texts)
+    }
+    assert min(asked.epochs, texts.epochs) > 5
+    assert worth["asked"] == pytest.approx(worth["texts"], rel=1e-3)
 
 
 def test_a_script_that_is_started_again_goes_on(data: Path, tmp_path: Path) -> None:
