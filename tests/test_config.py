@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,21 @@ def refusal(**values: Any) -> str:
 
 def test_everything_has_a_default_but_the_tasks() -> None:
     config = parse({"tasks": ["a"]}, "my.yaml")
-    assert config.policy == {"name": "worth"}
+    assert config.policy == {"name": "random"}
     with pytest.raises(UserError, match=r"my\.yaml: tasks: expected a value, found none"):
         parse({}, "my.yaml")
     assert refusal(tasks=[]) == "my.yaml: tasks: expected at least one task, found none"
+
+
+def test_with_an_objective_the_default_draws_what_counts() -> None:
+    said = {"tasks": ["a", "b"], "objective": "a"}
+    config = parse(said, "my.yaml")
+    assert config.policy == {"name": "aimed"}
+    policy = build_decider(config, replace(FACTS, steps=1, objective=("a",)))
+    assert policy.probabilities().tolist() == [0.95, 0.05]
+    assert parse({**said, "policy": "random"}, "my.yaml").policy == {"name": "random"}
+    weighted = parse({**said, "weighting": {"name": "alpha_vil", "target": "a"}}, "my.yaml")
+    assert weighted.policy is None
 
 
 @pytest.mark.parametrize(

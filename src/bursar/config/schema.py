@@ -150,6 +150,12 @@ class Objective(Section):
 OF_MACHINE = ("data", "device", "code")
 """Keys in which runs of one study may differ from machine to machine."""
 
+
+def _default_policy(values: Mapping[str, Any]) -> str:
+    """Return who decides in a run that names no decider."""
+    return "random" if values.get("objective") is None else "aimed"
+
+
 _KEYS: dict[str, Any] = dict.fromkeys(FAMILIES, (dict[str, Any] | None, None))
 _Deciders: Any = create_model("_Deciders", __base__=Section, **_KEYS)
 
@@ -164,7 +170,8 @@ class RunConfig(_Deciders):  # type: ignore[misc]
         name: of the run; its folder is called so.
         tasks: names of the catalogue, tasks made in Python, or mappings that say where one is.
         model: what learns.
-        policy: who gets the next batch; or `selection`, or `weighting`.
+        policy: who gets the next batch; or `selection`, or `weighting`. If none is named, `aimed`
+            decides where there is an objective, else `random`.
         budget: what there is to spend.
         optimizer: how the model moves.
         objective: what the run is for; None means the mean score over all tasks, for a weighting
@@ -244,7 +251,7 @@ class RunConfig(_Deciders):  # type: ignore[misc]
         if isinstance(values, Mapping):
             said = [key for key in FAMILIES if values.get(key) is not None]
             if not said:
-                return {**values, "policy": "random"}
+                return {**values, "policy": _default_policy(values)}
             if len(said) > 1:
                 raise ValueError(
                     f"expected one of {', '.join(FAMILIES)}, found {' and '.join(said)}"
