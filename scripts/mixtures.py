@@ -10,7 +10,7 @@ that was killed goes on. Start one a core, with suites or seeds of its own.
 The suites, most of them with an objective over some of their tasks:
 
 - `text`: the twelve domains of examples/text-domains.yaml, eight of which count. Policies and their
-  options were chosen here, with seeds 1 to 3.
+  options were chosen here, with seeds 1 and 2.
 - `auxiliaries`: the tasks of the AutoSeM study, where 48 examples count and one of three others
   teaches the same features. That repeated examples are discounted was chosen here, with seeds 301
   to 306.

@@ -61,14 +61,15 @@ class Aimed(Constant):
             raise ValueError(f"rest: expected a number from 0 up to 1, found {rest}")
         if repeats is not None and not repeats > 0:
             raise ValueError(f"repeats: expected a number above 0, found {repeats}")
-        whole = dict.fromkeys(tasks, 0.0) | dict(epochs or {})
-        for task, count in whole.items():
-            if task not in tasks or not 0 <= count < math.inf:
+        whole = dict.fromkeys(tasks, 0.0)
+        for task, count in (epochs or {}).items():
+            if task not in whole or not 0 <= count < math.inf:
                 raise ValueError(
                     f"epochs, {task}: expected a number from 0 for a task of {list(tasks)},"
                     f" found {count}"
                 )
-        chosen = known_tasks(targets, tasks, "targets")
+            whole[task] = count
+        chosen = set(known_tasks(targets, tasks, "targets"))
         others = len(tasks) - len(chosen)
         aimed = (1 - rest if others else 1.0) / len(chosen)
         weights = {task: aimed if task in chosen else rest / others for task in tasks}
