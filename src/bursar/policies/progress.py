@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bursar.policies.base import Outcome, Policy, bounded
-from bursar.policies.lines import Lines
+from bursar.policies.fitted_lines import FittedLines
 
 Array = NDArray[np.float64]
 Of = Literal["likelihood", "loss"]
@@ -37,8 +37,8 @@ class Progress(Policy):
     trained on anyway.
 
     A batch's loss is noisy, so slopes come from lines fitted by least squares to what a task's
-    draws gave (`Lines`). Until two losses of each task are known there is no slope, and the others
-    wait.
+    draws gave (`FittedLines`). Until two losses of each task are known there is no slope, and the
+    others wait.
 
     In the bandit of the paper it passes the ORACLE, which knows how many draws each task needs but
     not when a task has had them; with noise in the losses it stays above RANDOM.
@@ -69,7 +69,7 @@ class Progress(Policy):
         self._of = of
         self._floor = min(floor, _FLOORS / len(self.tasks))
         self._ones = np.ones(len(self.tasks))  # for sums: a product is the fastest
-        self._lines = Lines(len(self.tasks))
+        self._lines = FittedLines(len(self.tasks))
         self._new = len(self.tasks)  # how many of them were seen less than twice
         self._share()
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bursar.policies.aimed import Aimed
 from bursar.policies.base import Outcome, Policy, bounded
-from bursar.policies.lines import Lines
+from bursar.policies.fitted_lines import FittedLines
 from bursar.run_info import RunInfo
 
 Array = NDArray[np.float64]
@@ -43,7 +43,7 @@ class Worth(Policy):
     remembered, not what is left to learn.
 
     Nothing is measured but the loss of the batches that are trained on anyway. Slopes come from
-    lines through what a task's draws gave (`Lines`).
+    lines through what a task's draws gave (`FittedLines`).
 
     Args:
         tasks: the names of the tasks.
@@ -89,7 +89,7 @@ class Worth(Policy):
         if steps is not None:
             np.divide(steps, counts, out=self._first, where=counts > 0)
         self._watch = watch
-        self._lines = Lines(len(self.tasks))
+        self._lines = FittedLines(len(self.tasks))
         self._rising = np.ones(len(self.tasks))  # from 0 to 1
         self._share()
 

@@ -55,7 +55,7 @@ def _aged(kept: Array, weights: Array, ages: Array, squares: Array) -> tuple[Arr
 _LEVEL_GAINS, _SLOPE_GAINS, _SLOPE_NOISE = _gains(1000)  # they have settled by then
 
 
-class Lines:
+class FittedLines:
     """Follows the values of each task by least squares, at seven rates of forgetting.
 
     The rates go from "the last two" to "the last two hundred". Each task goes by the line that has
@@ -66,7 +66,7 @@ class Lines:
     Args:
         tasks: how many there are.
 
-    >>> lines = Lines(1)
+    >>> lines = FittedLines(1)
     >>> for number in range(1, 6):
     ...     _ = lines.observe(0, number, 2.0 * number)
     >>> lines.slopes.round(6).tolist(), lines.overall.round(6).tolist()

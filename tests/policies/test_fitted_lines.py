@@ -1,18 +1,18 @@
-"""Lines are least squares, and know how far their slopes can be off."""
+"""Fitted lines are least squares, and know how far their slopes can be off."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar.policies.lines import _KEPT, _SLOPE_NOISE, Lines
+from bursar.policies.fitted_lines import _KEPT, _SLOPE_NOISE, FittedLines
 from bursar.rng import stream
 
 values = st.lists(st.floats(-5, 5), min_size=2, max_size=30)
 
 
 def followed(points):
-    lines = Lines(1)
+    lines = FittedLines(1)
     for number, value in enumerate(points, 1):
         assert lines.observe(0, number, value)
     return lines
