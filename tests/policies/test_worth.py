@@ -123,7 +123,7 @@ def test_a_task_that_begins_late_keeps_its_share():
 def test_noise_alone_leaves_the_shares_about_as_they_are():
     """Of 20 seeds, the share furthest from a quarter was off by 0.003 on the median, 0.07 at worst.
 
-    The median of three is above 0.04 in less than one of a hundred draws of three from these.
+    Two of the 20 were above 0.04, so the median of three is in 3 of a hundred choices of seeds.
     """
     furthest = []
     for seed in (101, 102, 103):
@@ -157,7 +157,7 @@ def test_it_takes_what_counts_and_what_is_new_from_the_run():
 
 @pytest.mark.parametrize(("noise", "least"), [(0.0, 0.04), (0.1, 0.02), (0.4, 0.003)])
 def test_in_the_bandit_it_is_above_random(noise, least):
-    """What is asked is three standard errors below what is seen: false alarms in 0.2% of seeds."""
+    """What is asked is at least three standard errors below what is seen: false alarms < 0.2%."""
     found = compare({"worth": CONTENDERS["worth"]}, environments=16, seeds=4, seed=50, noise=noise)
     assert (found.medians("worth") - found.medians("random")).mean() > least
 

@@ -178,6 +178,7 @@ def test_no_more_than_there_is_no_extension(done: Path, tmp_path: Path) -> None:
     [
         {"name": "annealed", "epochs": 4},
         {"name": "annealed", "epochs": 4, "draws": "stratified"},
+        {"name": "schedule", "phases": [{"a": 1, "b": 0, "c": 0}, {"a": 0, "b": 0, "c": 1}]},
         {"name": "aimed", "targets": ["c"]},
         {"name": "worth", "targets": ["c"]},
     ],
