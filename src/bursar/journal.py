@@ -68,6 +68,7 @@ class Opening(Record):
         format: of the journal.
         count: what the budget counts.
         objective: the tasks that the run is scored on; all if None.
+        batches: by task, how many batches an epoch has where these are not counted in examples.
     """
 
     kind = "run"
@@ -81,6 +82,7 @@ class Opening(Record):
     format: int = FORMAT
     count: Literal["steps", "examples", "compute"] = "steps"
     objective: list[str] | None = None
+    batches: dict[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from bursar.models.causal import CausalEncoder, write_on
 from bursar.models.encoders import quiet
 from bursar.models.spec import ModelSpec
 from bursar.models.tokenizers import save_tokenizer
+from bursar.studies.improve import read_policy
 from bursar.tasks.batches import make_batch
 from bursar.tasks.tokenizer import Tokenizer
 from bursar.training import checkpoints
@@ -378,6 +379,19 @@ def test_epochs_count_tokens_where_batches_do(data: Path) -> None:
     }
     assert min(asked.epochs, texts.epochs) > 5
     assert worth["asked"] == pytest.approx(worth["texts"], rel=1e-3)
+
+
+def test_a_journal_says_how_long_an_epoch_is_in_tokens(data: Path, tmp_path: Path) -> None:
+    """So the run's policy, estimated from its log, has the shares that it had."""
+    policy = {"name": "aimed", "repeats": 0.5}
+    budget = {"steps": 40, "tokens": 48}
+    run(config(data, policy=policy, budget=budget, evaluate={"every": 40}), tmp_path / "run")
+    (tmp_path / "policy.yaml").write_text(json.dumps(policy))
+    _, again = read_policy(tmp_path / "policy.yaml", tmp_path / "run")
+    steps = [each for each in read(tmp_path / "run" / "journal.jsonl") if isinstance(each, Step)]
+    found = {step.task: step.p for step in steps}
+    assert found["asked"] < 0.49  # it was discounted
+    assert found == dict(zip(again.tasks, again.probabilities().tolist(), strict=True))
 
 
 def test_a_script_that_is_started_again_goes_on(data: Path, tmp_path: Path) -> None:

@@ -277,7 +277,7 @@ def _run_info(run: Path) -> RunInfo:
         raise UserError(f"{path}: expected the run's description in the first line, found none")
     sizes = {task: opening.sizes.get(task, 1) for task in opening.tasks}
     steps, batch = opening.budget.get("steps", 1), opening.budget.get("batch", 1)
-    return RunInfo(sizes, steps, batch, tuple(opening.objective or ()))
+    return RunInfo(sizes, steps, batch, tuple(opening.objective or ()), opening.batches or {})
 
 
 def _estimated(

@@ -124,6 +124,7 @@ class Session:
             self.config.family.key,
             count=self.config.budget.count,
             objective=list(self._info.objective) or None,
+            batches=dict(self._info.batches) or None,
         )
 
     def go_on(self, snapshot: Snapshot) -> Finished:
