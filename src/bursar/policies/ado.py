@@ -6,15 +6,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from bursar.policies.base import Outcome, Policy, bounded, distribution, in_order
+from bursar.policies.base import LARGEST_LOSS, Outcome, Policy, bounded, distribution, in_order
 from bursar.policies.scaling_law import STRIDE, Law, fit, smoothed
 from bursar.policies.told import ToldDraws
 from bursar.run_info import RunInfo
 
 Array = NDArray[np.float64]
 
-#: No batch of a model that learns has a larger loss.
-_LARGEST = 50.0
 #: The law counts sequences as long as the authors' were, in tokens.
 _SEQUENCE = 1024
 #: No batch has more tokens.
@@ -128,7 +126,7 @@ class ADO(Policy):
 
     def tell(self, outcome: Outcome) -> None:
         """Learn from the loss, if it is a number and not told before."""
-        loss, draw = bounded(outcome.loss, _LARGEST), outcome.draw
+        loss, draw = bounded(outcome.loss, LARGEST_LOSS), outcome.draw
         if loss is None or not self._told.first(draw.number):
             return
         tokens = outcome.tokens or 0

@@ -7,15 +7,23 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from bursar.policies.base import Draw, Outcome, Policy, bounded, distribution, known_tasks
+from bursar.policies.base import (
+    LARGEST_LOSS,
+    Draw,
+    Outcome,
+    Policy,
+    bounded,
+    distribution,
+    known_tasks,
+)
 from bursar.policies.signals import DevLosses, Signal
 from bursar.rng import stream
 from bursar.run_info import RunInfo
 
 Array = NDArray[np.float64]
 
-#: No model that learns has a larger loss.
-_LARGEST = 50.0
+#: The logarithm of the least weight, where the largest is 1.
+_LEAST = -50.0
 #: Rounds of which some dev losses are known and others not; the oldest gives way.
 _OPEN = 4
 #: The authors' round for seven tasks.
@@ -158,7 +166,7 @@ class Aioli(Policy):
         number, place = self._place(outcome.draw.number)
         if not self.due(outcome.draw) or outcome.dev_losses is None or number <= self._settled:
             return
-        found = [bounded(outcome.dev_losses.get(task), _LARGEST) for task in self._targets]
+        found = [bounded(outcome.dev_losses.get(task), LARGEST_LOSS) for task in self._targets]
         losses = [loss for loss in found if loss is not None]
         if len(losses) < len(found):
             return
@@ -187,7 +195,7 @@ class Aioli(Policy):
             self._effects = (1 - self._ema) * found + self._ema * before
             logs = self._eta * self._effects
         # The paper's rule may let a weight fall for ever; it stays a number that can rise again.
-        logs = np.maximum(logs - logs.max(), -_LARGEST)
+        logs = np.maximum(logs - logs.max(), _LEAST)
         self._weights = distribution(np.exp(logs), self.name)
 
     def _unmixed(self, falls: Array) -> Array:

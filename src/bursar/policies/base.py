@@ -292,6 +292,10 @@ def distribution(weights: NDArray[np.float64], what: str) -> NDArray[np.float64]
     return probabilities
 
 
+LARGEST_LOSS = 50.0
+"""No batch of a model that learns has a larger loss; its exponential is a number."""
+
+
 def bounded(value: float | None, largest: float) -> float | None:
     """Return a measured number, brought to [-largest, largest]; None if it is no number.
 

@@ -8,14 +8,12 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from bursar.policies.base import Outcome, Policy, bounded, distribution, in_order
+from bursar.policies.base import LARGEST_LOSS, Outcome, Policy, bounded, distribution, in_order
 from bursar.policies.told import ToldDraws
 from bursar.run_info import RunInfo
 
 Array = NDArray[np.float64]
 
-#: No batch of a model that learns has a larger loss; its exponential is a number.
-_LARGEST = 50.0
 #: A run file's warm-up, as a share of its steps: our choice. The authors' scripts have 2,000 steps.
 _WARMUP = 0.05
 
@@ -127,7 +125,7 @@ class ODM(Policy):
 
     def tell(self, outcome: Outcome) -> None:
         """Learn from the loss, if it is a number and not told before."""
-        loss, draw = bounded(outcome.loss, _LARGEST), outcome.draw
+        loss, draw = bounded(outcome.loss, LARGEST_LOSS), outcome.draw
         if loss is None or not self._told.first(draw.number):
             return
         self._outcomes += 1

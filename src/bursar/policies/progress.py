@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from bursar.policies.base import Outcome, Policy, bounded
+from bursar.policies.base import LARGEST_LOSS, Outcome, Policy, bounded
 from bursar.policies.fitted_lines import FittedLines
 
 Array = NDArray[np.float64]
@@ -16,8 +16,6 @@ Of = Literal["likelihood", "loss"]
 
 #: The floors of all tasks together are at most this share of the draws.
 _FLOORS = 0.5
-#: No batch of a model that learns has a larger loss.
-_LARGEST = 50.0
 
 
 class Progress(Policy):
@@ -79,7 +77,7 @@ class Progress(Policy):
 
     def tell(self, outcome: Outcome) -> None:
         """Learn from the loss, if it is a number."""
-        draw, loss = outcome.draw, bounded(outcome.loss, _LARGEST)
+        draw, loss = outcome.draw, bounded(outcome.loss, LARGEST_LOSS)
         if loss is None:
             return
         # A loss below 0 is no likelihood of an outcome; it counts as certain.

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bursar.policies.aimed import Aimed
-from bursar.policies.base import Outcome, Policy, bounded
+from bursar.policies.base import LARGEST_LOSS, Outcome, Policy, bounded
 from bursar.policies.fitted_lines import FittedLines
 from bursar.run_info import RunInfo
 
@@ -19,8 +19,6 @@ _CAUTION = 2.0
 #: A task has begun to rise where its rise so far is this many standard errors: it is looked at
 #: after every draw, so that chance alone would often pass a lower bar.
 _BEGUN = 3.0
-#: No batch of a model that learns has a larger loss.
-_LARGEST = 50.0
 
 
 class Worth(Policy):
@@ -117,7 +115,7 @@ class Worth(Policy):
 
     def tell(self, outcome: Outcome) -> None:
         """Learn from the loss, if it is a number."""
-        draw, loss = outcome.draw, bounded(outcome.loss, _LARGEST)
+        draw, loss = outcome.draw, bounded(outcome.loss, LARGEST_LOSS)
         if loss is None:
             return
         # A loss below 0 is no likelihood of an outcome; it counts as certain.
