@@ -61,6 +61,27 @@ often the lower end of rule 3 if its runs scatter. If all hold, `worth` becomes 
 means that names no policy, with or without an objective; if one does not, the defaults stay as
 they are.
 
+Rule 3 did not hold: -0.3 points, -0.6 to +0.1. What went wrong was seen in stored losses: a line
+through a few draws that luck had made fall was taken for a task that had stopped, which was then
+drawn so rarely that it was not seen right again. `worth` was made anew after that, with a line with
+one kink through all draws of a task, on the bandit with seeds 7 and 8 and on the losses of three
+runs of `glue` and one each of `glue-long` and `text`. So its runs from here on are those of another
+policy, the arm `worth 2`. Rules for it, written before its first run:
+
+5. With seeds 21 to 25 it is above the best of the four guesses that rules 1 and 2 had found for
+   the suite (temperature 2 in `nli`, uniform draws in `text-three` and `low`), paired over the
+   seeds, p < 0.05, in at least two of the three suites, and gets at least half of the headroom
+   there; what counts in `fifty` is repeated from the start, where it is `aimed` as before.
+6. In none of these is it below that guess with p < 0.05, nor in `auxiliaries` with seeds 411 to
+   420 below temperature 5, nor in `glue` with seeds 31 to 35 below uniform draws, nor in `eighteen`
+   with seeds 11 to 15 below the best guess. Which guess that is, is read from one run of each with
+   seed 101; it and uniform draws are then run with all five.
+7. In the bandit, seeds 51 to 53, it closes at least 1.0, 0.6 and 0.2 of the gap at noise 0, 0.1 and
+   0.4, and is in no environment more than 0.02 below RANDOM.
+
+If all hold, `worth` becomes what a run file means that names no policy, with or without an
+objective; if one does not, the defaults stay as they are.
+
 A rule that does not hold is reported as not held.
 """
 
@@ -107,14 +128,22 @@ GUESSES: dict[str, dict[str, Any]] = {
 }
 CONTESTANTS = {
     **GUESSES,
-    "worth": {"name": "worth"},
+    "worth 2": {"name": "worth"},
     "aimed": {"name": "aimed"},
     "undiscounted": {"name": "aimed", "repeats": None},
 }
-OURS = ("worth", "aimed")
+OURS = ("worth", "worth 2", "aimed")
+"""`worth` are the runs of that policy as it was at first."""
 SEEDS = (11, 12, 13, 14, 15)
 BED_SEEDS = tuple(range(401, 411))
-SECOND_SEEDS = {"glue": tuple(range(21, 31))}
+LATER_SEEDS = {
+    "auxiliaries": [range(411, 421)],
+    "text-three": [range(21, 26)],
+    "nli": [range(21, 26)],
+    "low": [range(21, 26)],
+    "glue": [range(21, 31), range(31, 36)],
+}
+"""By suite, the seeds of the trials after the first."""
 SEARCH_SEED, CHECK_SEEDS = 101, (102, 103)
 SMALL = {
     "model": {"encoder": "minilm", "layers": 3, "freeze": 1, "max_length": 64},
@@ -432,7 +461,7 @@ LEAST_WEIGHT = -2.5
 
 
 def _log_weight(share: float, shares: Mapping[str, float]) -> float:
-    return max(LEAST_WEIGHT, math.log10(max(share, 1e-9) / max(shares.values())))
+    return max(LEAST_WEIGHT, round(math.log10(max(share, 1e-9) / max(shares.values())), 6))
 
 
 def table(out: Path) -> None:
@@ -443,19 +472,20 @@ def table(out: Path) -> None:
         if found:
             unit = LOSSES if found[0].objective < 0 else SCORES
             print(f"{suite}\n")
-            _headroom(found, unit, _contestants(found, unit, seeds_of(suite)))
-            print()
-            if suite in SECOND_SEEDS:
-                print("the second trial\n")
-                _contestants(found, unit, SECOND_SEEDS[suite])
+            ours: dict[str, float] = {}
+            for seeds in (seeds_of(suite), *LATER_SEEDS.get(suite, ())):
+                print(f"seeds {min(seeds)} to {max(seeds)}\n")
+                ours = _contestants(found, unit, seeds) | ours
                 print()
+            _headroom(found, unit, ours)
+            print()
 
 
 def _contestants(found: Sequence[Outcome], unit: Unit, seeds: Sequence[int]) -> dict[str, float]:
     """Print the contestants and the rules; return by how much ours are above uniform draws."""
     scores = {
         arm: {each.seed: each.objective for each in found if each.arm == arm and each.seed in seeds}
-        for arm in CONTESTANTS
+        for arm in (*GUESSES, *OURS, "undiscounted")
     }
     scores = {arm: runs for arm, runs in scores.items() if runs}
     guesses = [arm for arm in GUESSES if arm in scores]
@@ -476,6 +506,8 @@ def _contestants(found: Sequence[Outcome], unit: Unit, seeds: Sequence[int]) -> 
             above = "held" if alone.mean > 0 and alone.significant else "NOT held"
             below = "NOT held" if alone.mean < 0 and alone.significant else "held"
             print(f"{arm} above {best}: p {p_words(alone)}, {above}; not below it: {below}")
+    if "uniform" not in levels:
+        return {}
     return {arm: levels[arm] - levels["uniform"] for arm in OURS if arm in levels}
 
 

@@ -13,46 +13,32 @@ Array = NDArray[np.float64]
 _KEPT = np.array([0.99, 0.975, 0.95, 0.9, 0.8, 0.5, 0.0])
 #: A recent forecast error counts this much, an older one ever less.
 _RECENT = 0.2
-#: Fewer values than this leave no forecast error, and so no idea of the noise.
-_FEWEST = 3
 
 
-def _gains(points: int) -> tuple[Array, Array, Array]:
+def _gains(points: int) -> tuple[Array, Array]:
     """Return by how much of its error a line corrects its level and its slope at its n-th point.
 
     These are the steps of least squares with the weight kept^age: the first column of the inverse
-    of the normal matrix, for points at 0, -1, -2 ... The third array is the variance of the slope
-    for each unit of the mean squared error of the next forecast, where the noise of all points is
-    alike: the sums of the squared weights of the points in either. Shapes `(points, rates)`.
+    of the normal matrix, for points at 0, -1, -2 ... Each is of shape `(points, rates)`.
     """
-    weights, ages, squares = np.zeros((3, len(_KEPT)))
-    weights2, ages2, squares2 = np.zeros((3, len(_KEPT)))  # the same sums of squared weights
+    weights, ages, squares = np.zeros((3, len(_KEPT)))  # sums of weight · age to the power 0, 1, 2
     gains = np.ones((2, points, len(_KEPT)))
-    noise = np.full((points, len(_KEPT)), 1 / 3)  # the last two: 2σ² for the slope, 6σ² ahead
     kept = _KEPT > 0  # what keeps nothing goes by the last two
     for n in range(points):
-        weights, ages, squares = _aged(_KEPT, weights, ages, squares)
-        weights2, ages2, squares2 = _aged(_KEPT**2, weights2, ages2, squares2)
+        # All points are a draw older, and one of weight 1 and age 0 is new.
+        weights, ages, squares = (
+            _KEPT * weights + 1,
+            _KEPT * (ages + weights),
+            _KEPT * (squares + 2 * ages + weights),
+        )
         if n > 1:  # two points are on the line, whatever it keeps
             determinant = (weights * squares - ages**2)[kept]
             gains[0, n, kept] = squares[kept] / determinant
             gains[1, n, kept] = ages[kept] / determinant
-            slope = ages**2 * weights2 - 2 * ages * weights * ages2 + weights**2 * squares2
-            near, far = squares + ages, ages + weights
-            ahead = near**2 * weights2 - 2 * near * far * ages2 + far**2 * squares2
-            noise[n, kept] = slope[kept] / (determinant**2 + ahead[kept])
-    return gains[0], gains[1], noise
+    return gains[0], gains[1]
 
 
-def _aged(kept: Array, weights: Array, ages: Array, squares: Array) -> tuple[Array, Array, Array]:
-    """Return the sums of weight, weight · age and weight · age² one point later.
-
-    All points are a draw older by then, and one of weight 1 and age 0 is new.
-    """
-    return kept * weights + 1, kept * (ages + weights), kept * (squares + 2 * ages + weights)
-
-
-_LEVEL_GAINS, _SLOPE_GAINS, _SLOPE_NOISE = _gains(1000)  # they have settled by then
+_LEVEL_GAINS, _SLOPE_GAINS = _gains(1000)  # they have settled by then
 
 
 class FittedLines:
@@ -69,8 +55,8 @@ class FittedLines:
     >>> lines = FittedLines(1)
     >>> for number in range(1, 6):
     ...     _ = lines.observe(0, number, 2.0 * number)
-    >>> lines.slopes.round(6).tolist(), lines.overall.round(6).tolist()
-    ([2.0], [2.0])
+    >>> lines.slopes.round(6).tolist()
+    [2.0]
     """
 
     def __init__(self, tasks: int) -> None:
@@ -79,17 +65,10 @@ class FittedLines:
         self._rises = np.zeros(shape)
         self._errors = np.zeros(shape)
         self._newest = np.zeros(tasks, dtype=np.int64)
-        self._heights = np.zeros(tasks)
         #: How many values of each task were counted, shape `(tasks,)`.
         self.seen = np.zeros(tasks, dtype=np.int64)
         #: The rise from one draw of a task to its next, now, shape `(tasks,)`.
         self.slopes = np.zeros(tasks)
-        #: The variance of these slopes, by the errors of the forecasts; infinite while unknown.
-        self.variances = np.full(tasks, np.inf)
-        #: The same rise over all draws of a task so far, by least squares, shape `(tasks,)`.
-        self.overall = np.zeros(tasks)
-        #: The variance of that, by the errors of the same forecasts; infinite while unknown.
-        self.overall_variances = np.full(tasks, np.inf)
 
     def observe(self, k: int, number: int, value: float) -> bool:
         """Take in a value of a task, and return whether it was counted.
@@ -107,7 +86,6 @@ class FittedLines:
         levels, rises, errors = self._levels[k], self._rises[k], self._errors[k]
         if seen == 0:
             levels[:] = value
-            self._heights[k] = value
         else:
             place = min(seen, len(_LEVEL_GAINS) - 1)
             forecast = levels + rises
@@ -117,28 +95,12 @@ class FittedLines:
                 errors += weight * (error * error - errors)
             levels[:] = forecast + _LEVEL_GAINS[place] * error
             rises += _SLOPE_GAINS[place] * error
-            self._follow(k, seen + 1, value)
         self._settle(k)
         return True
 
-    def _follow(self, k: int, points: int, value: float) -> None:
-        """Correct the line over all points, which forgets nothing."""
-        forecast = self._heights[k] + self.overall[k]
-        error = value - forecast
-        both = points * (points + 1)
-        self._heights[k] = forecast + (4 * points - 2) / both * error
-        self.overall[k] += 6 / both * error
-
     def _settle(self, k: int) -> None:
-        """Set the task's slope and both variances, by the line that erred least."""
-        best, seen = self._errors[k].argmin(), int(self.seen[k])
-        self.slopes[k] = self._rises[k, best]
-        if seen >= _FEWEST:
-            error = self._errors[k, best]
-            place = min(seen, len(_SLOPE_NOISE)) - 1
-            self.variances[k] = error * _SLOPE_NOISE[place, best]
-            # A forecast errs by no less than the noise of a value, so that this is no less either.
-            self.overall_variances[k] = 12 * error / (seen * (seen**2 - 1))
+        """Set the task's slope, by the line that erred least."""
+        self.slopes[k] = self._rises[k, self._errors[k].argmin()]
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that changes over time, as JSON-able values."""
@@ -153,4 +115,4 @@ class FittedLines:
             self._settle(k)
 
 
-_ARRAYS = ("_levels", "_rises", "_errors", "_newest", "_heights", "seen", "overall")
+_ARRAYS = ("_levels", "_rises", "_errors", "_newest", "seen")

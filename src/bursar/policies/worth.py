@@ -9,16 +9,15 @@ from numpy.typing import NDArray
 
 from bursar.policies.aimed import Aimed
 from bursar.policies.base import LARGEST_LOSS, Outcome, Policy, bounded
-from bursar.policies.fitted_lines import FittedLines
+from bursar.policies.kinked_lines import KinkedLines
 from bursar.run_info import RunInfo
 
 Array = NDArray[np.float64]
 
-#: A slope may be this many standard errors above what was measured.
-_CAUTION = 2.0
-#: A task has begun to rise where its rise so far is this many standard errors: it is looked at
-#: after every draw, so that chance alone would often pass a lower bar.
-_BEGUN = 3.0
+#: A slope may be this many standard errors above what was measured, and a task has begun to rise
+#: where its rise so far is as many. It is looked at after every draw, and the kink is where it fits
+#: best, so that chance alone would often pass a lower bar.
+_CAUTION = 3.0
 
 
 class Worth(Policy):
@@ -26,22 +25,23 @@ class Worth(Policy):
 
     A batch is worth what its task counts, times what of it is new, times what it still teaches.
     The first two are the shares a_k of `Aimed`. For the third, the likelihood s = exp(-loss) of a
-    task's batches rises by b_k, give or take σ_k, from one draw of it to the next, and rose by c_k
-    a draw over the run so far:
+    task's batches has been rising by b_k, give or take σ_k, from one draw of it to the next since
+    the draw where its slope changed most, and by c_k a draw over the run so far:
 
-        p_k ∝ a_k min(1, max(0, b_k + 2 σ_k) / c_k)²
+        p_k ∝ a_k min(1, (max(0, b_k) + 3 σ_k) / c_k)²
 
-    beside a part `watch` of the draws that keeps to a_k. So a task loses its share only where two
+    beside a part `watch` of the draws that keeps to a_k. So a task loses its share only where three
     standard errors do not explain why it rises more slowly than it did; one that has converged
-    leaves its draws to the others. No task is compared with another, whose losses may be of another
-    size. One that has not begun to rise, c_k below three standard errors, keeps its share: it
-    may need many draws to begin.
+    leaves its draws to the others. A fall counts as standing still: it is luck, or what was
+    forgotten meanwhile. No task is compared with another, whose losses may be of another size. One
+    that has not begun to rise, c_k below three standard errors, keeps its share: it may need many
+    draws to begin.
 
     From its second epoch on a task has its share of `Aimed` again: a low loss then says what is
     remembered, not what is left to learn.
 
     Nothing is measured but the loss of the batches that are trained on anyway. Slopes come from
-    lines through what a task's draws gave (`FittedLines`).
+    lines with a kink through what a task's draws gave (`KinkedLines`).
 
     Args:
         tasks: the names of the tasks.
@@ -61,7 +61,7 @@ class Worth(Policy):
     ...     loss = 3 - 0.02 * (drawn if draw.task == "rising" else min(drawn, 20))
     ...     policy.tell(Outcome(draw, loss=loss))
     >>> policy.probabilities().round(3).tolist()
-    [0.871, 0.129]
+    [0.946, 0.054]
     """
 
     name = "worth"
@@ -87,7 +87,7 @@ class Worth(Policy):
         if steps is not None:
             np.divide(steps, counts, out=self._first, where=counts > 0)
         self._watch = watch
-        self._lines = FittedLines(len(self.tasks))
+        self._lines = KinkedLines(len(self.tasks))
         self._rising = np.ones(len(self.tasks))  # from 0 to 1
         self._share()
 
@@ -126,11 +126,11 @@ class Worth(Policy):
     def _judge(self, k: int) -> None:
         """Set how a task's rise compares with what it was."""
         lines, usual = self._lines, float(self._lines.overall[k])
-        begun = usual > _BEGUN * math.sqrt(lines.overall_variances[k])
+        begun = usual > _CAUTION * float(lines.overall_errors[k])
         self._rising[k] = 1.0
         if begun and lines.seen[k] < self._first[k]:
-            highest = float(lines.slopes[k]) + _CAUTION * math.sqrt(lines.variances[k])
-            self._rising[k] = min(1.0, max(0.0, highest) / usual) ** 2
+            highest = max(0.0, float(lines.slopes[k])) + _CAUTION * float(lines.errors[k])
+            self._rising[k] = min(1.0, highest / usual) ** 2
 
     def _share(self) -> None:
         worth = self._aimed * self._rising
