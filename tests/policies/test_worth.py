@@ -12,50 +12,46 @@ from bursar.bandit import CONTENDERS, Environment, compare, simulate
 from bursar.policies import RunInfo
 from bursar.rng import stream
 
-RATES = (0.99, 0.975, 0.95, 0.9, 0.8, 0.5, 0.0)
 TASKS = list("abcd")
 
 
-def weights_of(points, kept):
-    """By what each of the values is multiplied in the slope and in the forecast."""
-    first = max(0, points - 2) if kept == 0 else 0
-    ages = np.arange(points)[::-1][first:]
-    roots = np.diag((kept or 1.0) ** (ages / 2))
-    columns = np.stack([np.ones(len(ages)), -ages], axis=1)
-    solved = np.zeros((2, points))
-    solved[:, first:] = np.linalg.pinv(roots @ columns) @ roots
-    return solved[1], solved.sum(axis=0)
+def kinked(values):
+    """Fit a line with each kink; return the slope behind the best, its error, and the noise."""
+    places, found = np.arange(len(values)), []
+    for kink in range(2, len(values) - 2):
+        columns = np.stack([np.ones(len(values)), places, np.maximum(places - kink, 0)], axis=1)
+        solved = np.linalg.pinv(columns)
+        left = values - columns @ (solved @ values)
+        slope = solved[1] + solved[2]
+        noise = math.sqrt(left @ left / (len(values) - 4))
+        found.append((noise, slope @ values, noise * np.linalg.norm(slope)))
+    noise, slope, error = min(found)
+    return slope, error, noise
 
 
 class Transcription:
-    """The docstring's rule, with every line fitted anew at every draw."""
+    """The docstring's rule, with all lines fitted anew at every draw."""
 
     def __init__(self, aimed, watch):
         self.aimed, self.watch = aimed, watch
         self.seen = [[] for _ in aimed]
-        self.errors = np.zeros((len(aimed), len(RATES)))
 
     def tell(self, k, loss):
-        values, s = self.seen[k], math.exp(-max(loss, 0))
-        if len(values) > 1:
-            forecasts = [weights_of(len(values), kept)[1] @ values for kept in RATES]
-            weight = max(0.2, 1 / (len(values) - 1))
-            self.errors[k] += weight * ((s - np.array(forecasts)) ** 2 - self.errors[k])
-        values.append(s)
+        self.seen[k].append(math.exp(-max(loss, 0)))
 
     def rising(self, k):
-        values, errors = np.array(self.seen[k]), self.errors[k]
-        if len(values) < 3:
+        values, width = np.array(self.seen[k]), 1
+        while len(values) // width >= 48:
+            width *= 2
+        values = values[: len(values) // width * width].reshape(-1, width).mean(axis=1)
+        if len(values) < 12:
             return 1.0
-        # After three values some lines have erred alike, but for rounding.
-        best = int((errors <= errors.min() * (1 + 1e-9)).argmax())
         places = np.arange(len(values))
         usual = np.polyfit(places, values, 1)[0]
-        if usual <= 3 * math.sqrt(errors[best] / ((places - places.mean()) ** 2).sum()):
+        slope, error, noise = kinked(values)
+        if usual <= 3 * noise / math.sqrt(((places - places.mean()) ** 2).sum()):
             return 1.0
-        slope, forecast = weights_of(len(values), RATES[best])
-        variance = errors[best] * (slope @ slope) / (1 + forecast @ forecast)
-        return min(1.0, max(0.0, slope @ values + 2 * math.sqrt(variance)) / usual) ** 2
+        return min(1.0, (max(0.0, slope) + 3 * error) / usual) ** 2
 
     def probabilities(self):
         worth = self.aimed * [self.rising(k) for k in range(len(self.aimed))]
