@@ -19,9 +19,11 @@ from transformers import (
     TrainingArguments,
 )
 
+from bursar import Outcome, Worth
 from bursar.config import RunConfig, build_decider
 from bursar.journal import Journal, Opening
 from bursar.models.encoders import packaged_minilm, quiet
+from bursar.rng import stream
 from bursar.tasks import catalogue
 from bursar.tasks.rows import TextRow
 from bursar.training.assembly import assemble
@@ -99,6 +101,25 @@ def against_the_transformers_trainer() -> Result:
     return Result("bursar / transformers Trainer, examples/s", ratio, "x", ">= 3", ratio >= 3)
 
 
+def deciding() -> Result:
+    """What `worth` takes of a step: it measures nothing, so that its draws are all it costs."""
+    ours, rng = _driver(_config(2)), stream(1, "losses")
+    policy = Worth(TASKS)
+
+    def decisions() -> None:
+        for loss in (1.0 + 0.1 * rng.normal(size=STEPS)).tolist():
+            policy.tell(Outcome(policy.ask(rng), loss=loss))
+
+    def our_steps() -> None:
+        for _ in range(STEPS):
+            ours.advance()
+
+    while policy.draws < 20 * len(TASKS):  # from here on it fits lines
+        decisions()
+    share = 100 * median_ratio(decisions, our_steps)
+    return Result("ask+tell of worth / a step", share, "%", "<= 5", share <= 5)
+
+
 class Mixed(torch.nn.Module):
     """What people write: an encoder, a head for each task, chosen by a column."""
 
@@ -169,4 +190,4 @@ def _interleaved() -> Callable[[], None]:
     return steps
 
 
-BENCHMARKS = [against_a_bare_loop, against_the_transformers_trainer]
+BENCHMARKS = [against_a_bare_loop, against_the_transformers_trainer, deciding]
