@@ -474,9 +474,10 @@ def table(out: Path) -> None:
             print(f"{suite}\n")
             ours: dict[str, float] = {}
             for seeds in (seeds_of(suite), *LATER_SEEDS.get(suite, ())):
-                print(f"seeds {min(seeds)} to {max(seeds)}\n")
-                ours = _contestants(found, unit, seeds) | ours
-                print()
+                if any(each.seed in seeds for each in found):
+                    print(f"seeds {min(seeds)} to {max(seeds)}\n")
+                    ours = _contestants(found, unit, seeds) | ours
+                    print()
             _headroom(found, unit, ours)
             print()
 
@@ -520,6 +521,9 @@ def _headroom(found: Sequence[Outcome], unit: Unit, ours: Mapping[str, float]) -
         return
     trials = sum(each.arm.startswith("shares ") for each in found)
     print(f"headroom over uniform, {trials} trials: {', '.join(map(unit.difference, gains))}")
+    if min(gains) <= 0:
+        print("nothing that another seed confirms")
+        ours = {}
     for arm, gain in ours.items():
         part = gain / mean(gains)
         print(f"{arm} gets {part:.0%} of it, {'held' if part >= 0.5 else 'NOT held'}")
