@@ -40,6 +40,10 @@ class Worth(Policy):
     From its second epoch on a task has its share of `Aimed` again: a low loss then says what is
     remembered, not what is left to learn.
 
+    A plateau is not always the end. A tagger that has learned to name the commonest label looks
+    done by its losses before its score has begun to rise, and would be let go: `Aimed` is safer
+    with tasks of that kind.
+
     Nothing is measured but the loss of the batches that are trained on anyway. Slopes come from
     lines with a kink through what a task's draws gave (`KinkedLines`).
 
