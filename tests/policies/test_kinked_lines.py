@@ -14,7 +14,7 @@ values = st.lists(st.floats(-5, 5), min_size=12, max_size=47)
 def followed(points):
     lines = KinkedLines(1)
     for number, value in enumerate(points, 1):
-        lines.observe(0, number, value)
+        assert lines.observe(0, number, value)
     return lines
 
 
@@ -93,9 +93,6 @@ def test_without_noise_a_plateau_is_seen_at_once():
 
 
 def test_few_values_say_nothing():
-    lines = KinkedLines(1)
-    told = [lines.observe(0, number, 0.1 * number) for number in range(1, 13)]
-    assert told == [False] * 11 + [True]
     assert followed(range(11)).errors.tolist() == [np.inf]
     assert np.isfinite(followed(range(12)).errors).all()
 

@@ -151,6 +151,21 @@ def test_what_is_seen_again_is_not_judged_by_its_loss():
     assert play(100).tolist() == [0.5, 0.5]  # 20 are
 
 
+@pytest.mark.parametrize("drawn", range(58, 64))
+def test_the_end_of_the_first_epoch_is_the_same_after_a_resume(drawn):
+    """By then two draws make a point of the line, and the epoch ends between two points."""
+
+    def made():
+        return Worth(["a", "b"], epochs={"a": 2.0, "b": 2.0}, repeats=None, steps=122)
+
+    policy, again = made(), made()
+    for step in range(drawn):
+        policy.tell(Outcome(policy.replay(0), loss=2 - 0.1 * min(step, 20)))
+    again.load_state_dict(policy.state_dict())
+    assert again.probabilities().tolist() == policy.probabilities().tolist()
+    assert (policy.probabilities()[0] < 0.5) == (drawn < 61)
+
+
 def test_it_takes_what_counts_and_what_is_new_from_the_run():
     info = RunInfo({"cb": 160, "mnli": 160_000}, steps=400, batch=16, objective=("cb",))
     shares = Aimed.for_run(info).probabilities().tolist()

@@ -77,7 +77,7 @@ class KinkedLines:
         self.overall_errors = np.full(tasks, np.inf)
 
     def observe(self, k: int, number: int, value: float) -> bool:
-        """Take in a value of a task, and return whether its slopes were looked at again.
+        """Take in a value of a task, and return whether it was counted.
 
         Args:
             k: the place of the task.
@@ -90,7 +90,7 @@ class KinkedLines:
         self.seen[k] += 1
         self._sums[k] += value
         if self.seen[k] % self._width[k]:
-            return False
+            return True
         self._means[k, self._points[k]] = self._sums[k] / self._width[k]
         self._points[k] += 1
         self._sums[k] = 0.0
@@ -99,13 +99,14 @@ class KinkedLines:
             self._means[k, :half] = self._means[k].reshape(half, 2).mean(axis=1)
             self._points[k] = half
             self._width[k] *= 2
-        return self._fit(k)
+        self._fit(k)
+        return True
 
-    def _fit(self, k: int) -> bool:
-        """Set the task's slopes and their errors, and return whether there is enough for that."""
+    def _fit(self, k: int) -> None:
+        """Set the task's slopes and their errors, if there is enough for that."""
         points, width = int(self._points[k]), int(self._width[k])
         if points < _FEWEST:
-            return False
+            return
         values = self._means[k, :points]
         values = values - values.mean()  # so that small errors of a high line are not rounded away
         basis, slopes = _bases(points)
@@ -120,7 +121,6 @@ class KinkedLines:
         spread = points * (points**2 - 1) / 12
         self.overall[k] = float(np.arange(points) @ values) / spread / width
         self.overall_errors[k] = noise / math.sqrt(spread) / width
-        return True
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that changes over time, as JSON-able values."""
