@@ -213,6 +213,13 @@ def text_three(made: Path) -> RunConfig:
     return changed(text(made), {"objective": {"loss": scored}}, "text-three")
 
 
+def text_all(made: Path) -> RunConfig:
+    """The same, where every domain counts."""
+    config = text(made)
+    scored = [task if isinstance(task, str) else task["name"] for task in config.tasks]
+    return changed(config, {"objective": {"loss": scored}}, "text-all")
+
+
 def glue(made: Path) -> RunConfig:
     """Eight GLUE tasks that count alike."""
     return _small({"tasks": [f"glue/{name}" for name in GLUE]}, steps=600)
@@ -267,6 +274,7 @@ SUITES: dict[str, Callable[[Path], RunConfig]] = {
     "text": text,
     "auxiliaries": auxiliaries,
     "text-three": text_three,
+    "text-all": text_all,
     "nli": nli,
     "fifty": fifty,
     "glue": glue,

@@ -251,6 +251,7 @@ class Journal:
             dict(outcome.dev_losses) if outcome.dev_losses is not None else None,
             outcome.alignment,
             outcome.gradient,
+            outcome.skill,
         )
         changed = draw.probabilities is not self._seen
         lines = self._changed(step, draw.probabilities) if changed else b""

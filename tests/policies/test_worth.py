@@ -1,6 +1,7 @@
 """Worth keeps a task's share until the task itself has clearly slowed."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from bursar import Aimed, Outcome, Random, Worth
 from bursar.bandit import CONTENDERS, Environment, compare, simulate
-from bursar.policies import RunInfo
+from bursar.policies import RunInfo, Skill
 from bursar.rng import stream
 
 TASKS = list("abcd")
@@ -32,12 +33,23 @@ def kinked(values):
 class Transcription:
     """The docstring's rule, with all lines fitted anew at every draw."""
 
-    def __init__(self, aimed, watch):
-        self.aimed, self.watch = aimed, watch
+    def __init__(self, aimed, watch, learned):
+        self.aimed, self.watch, self.learned = aimed, watch, learned
         self.seen = [[] for _ in aimed]
+        self.skills = [[] for _ in aimed]  # after how many draws, and what was found
 
-    def tell(self, k, loss):
+    def tell(self, k, loss, skill):
+        if skill is not None:
+            self.skills[k].append((len(self.seen[k]), skill))
         self.seen[k].append(math.exp(-max(loss, 0)))
+
+    def let_go(self, k):
+        return self.learned == 0 or any(skill >= self.learned for _, skill in self.skills[k])
+
+    def due(self, k):
+        if self.let_go(k) or self.rising(k) >= 0.9:
+            return False
+        return not self.skills[k] or len(self.seen[k]) >= 1.5 * self.skills[k][-1][0]
 
     def rising(self, k):
         values, width = np.array(self.seen[k]), 1
@@ -54,29 +66,33 @@ class Transcription:
         return min(1.0, (max(0.0, slope) + 3 * error) / usual) ** 2
 
     def probabilities(self):
-        worth = self.aimed * [self.rising(k) for k in range(len(self.aimed))]
+        rising = [self.rising(k) if self.let_go(k) else 1.0 for k in range(len(self.aimed))]
+        worth = self.aimed * rising
         if worth.sum() == 0:
             return self.aimed
         return self.watch * self.aimed + (1 - self.watch) * worth / worth.sum()
 
 
+@pytest.mark.parametrize("learned", [0.0, 0.5, 0.9])
 @pytest.mark.parametrize("noise", [0.0, 0.05, 0.5])
-def test_a_history_of_some_hundred_steps_is_the_rule(noise):
-    policy = Worth(TASKS, ["a", "b"], rest=0.2, watch=0.1)
-    rule = Transcription(Aimed(TASKS, ["a", "b"], rest=0.2).probabilities(), watch=0.1)
+def test_a_history_of_some_hundred_steps_is_the_rule(noise, learned):
+    policy = Worth(TASKS, ["a", "b"], rest=0.2, watch=0.1, learned=learned)
+    rule = Transcription(Aimed(TASKS, ["a", "b"], rest=0.2).probabilities(), 0.1, learned)
     rng = stream(1, "history")
     for step in range(200):
         draw = policy.ask(rng)
         loss = 1 + 2 * math.exp(-step / (20 * (1 + draw.index))) + noise * rng.normal()
-        policy.tell(Outcome(draw, loss=loss))
-        rule.tell(draw.index, loss)
+        assert bool(policy.due(draw)) == rule.due(draw.index)
+        skill = float(rng.random()) if policy.due(draw) else None
+        policy.tell(Outcome(draw, loss=loss, skill=skill))
+        rule.tell(draw.index, loss, skill)
         assert policy.probabilities() == pytest.approx(rule.probabilities(), abs=1e-6)
 
 
 @settings(derandomize=True, deadline=None, max_examples=25)
 @given(st.lists(st.floats(0.1, 4), min_size=24, max_size=24), st.floats(0, 4))
 def test_it_does_not_matter_where_the_losses_of_a_task_are(losses, more):
-    one, other = Worth(["a", "b"]), Worth(["a", "b"])
+    one, other = Worth(["a", "b"], learned=0), Worth(["a", "b"], learned=0)
     for step, loss in enumerate(losses):
         one.tell(Outcome(one.replay(step % 2), loss=loss))
         other.tell(Outcome(other.replay(step % 2), loss=loss + more * (step % 2)))
@@ -91,22 +107,59 @@ def test_a_part_of_the_draws_keeps_to_what_counts():
         policy.tell(Outcome(policy.ask(rng), loss=float(rng.exponential())))
 
 
-def spent(policy, likelihood, steps, seed=1):
+def spent(policy, likelihood, steps, seed=1, skill=1.0):
     """Play a policy whose tasks have this likelihood after so many draws; return its draws."""
     rng = stream(seed, "draws")
     for _ in range(steps):
         draw = policy.ask(rng)
         value = likelihood(draw.task, int(policy.drawn[draw.index]))
-        policy.tell(Outcome(draw, loss=-math.log(value) + 0.05 * rng.normal()))
+        loss = -math.log(value) + 0.05 * rng.normal()
+        policy.tell(Outcome(draw, loss=loss, skill=skill if policy.due(draw) else None))
     return dict(zip(policy.tasks, policy.drawn.tolist(), strict=True))
 
 
-def test_a_task_that_converges_gives_way():
-    def likelihood(task, drawn):
-        return 0.1 + (0.01 * min(drawn, 30) if task == "soon" else 0.001 * drawn)
+def soon_and_late(task, drawn):
+    return 0.1 + (0.01 * min(drawn, 30) if task == "soon" else 0.001 * drawn)
 
-    drawn = spent(Worth(["soon", "late"]), likelihood, 400)
-    assert drawn["soon"] < 120
+
+def test_a_task_that_converges_gives_way():
+    assert spent(Worth(["soon", "late"]), soon_and_late, 400)["soon"] < 120
+
+
+def test_a_plateau_before_the_score_has_risen_is_not_the_end():
+    """The losses of a tagger stop before it tags a name."""
+    kept = spent(Worth(["soon", "late"]), soon_and_late, 400, skill=0.02)
+    assert kept["soon"] == spent(Random(["soon", "late"]), soon_and_late, 400)["soon"]
+    alone = spent(Worth(["soon", "late"], learned=0), soon_and_late, 400)
+    assert alone["soon"] < 120
+
+
+def test_where_nobody_measures_a_skill_no_task_is_let_go():
+    kept = spent(Worth(["soon", "late"]), soon_and_late, 400, skill=None)
+    assert kept["soon"] == spent(Random(["soon", "late"]), soon_and_late, 400)["soon"]
+
+
+def test_a_skill_is_measured_of_what_would_be_let_go_and_ever_more_rarely():
+    policy, measured = Worth(["soon", "late"]), []
+    for step in range(1600):
+        draw = policy.replay(step % 2)
+        value = 0.1 + 0.001 * (4 * min(step // 2, 120) if draw.task == "soon" else step // 2)
+        due = policy.due(draw)
+        measured += [(draw.task, step // 2)] if due else []
+        policy.tell(Outcome(draw, loss=-math.log(value), skill=0.1 if due else None))
+    tasks, places = zip(*measured, strict=True)
+    assert set(tasks) == {"soon"}
+    assert places[0] > 120
+    assert all(b >= 1.5 * a for a, b in pairwise(places))
+    assert len(places) > 2
+    policy.tell(Outcome(policy.replay(0), loss=-math.log(0.58), skill=0.3))
+    assert policy.probabilities()[0] < 0.1
+    assert not any(policy.due(policy.replay(0)) for _ in range(2000))
+
+
+def test_nothing_is_measured_by_losses_alone():
+    assert Worth(TASKS, learned=0).needs == frozenset()
+    assert Worth(TASKS, examples=7).needs == {Skill(7)}
 
 
 def test_a_task_that_begins_late_keeps_its_share():
@@ -141,7 +194,8 @@ def test_a_curve_that_flattens_as_real_ones_do_keeps_its_share():
 
 def test_what_is_seen_again_is_not_judged_by_its_loss():
     def play(steps):
-        policy = Worth(["a", "b"], epochs={"a": 5.0, "b": 5.0}, repeats=None, steps=steps)
+        epochs = {"a": 5.0, "b": 5.0}
+        policy = Worth(["a", "b"], epochs=epochs, repeats=None, steps=steps, learned=0)
         for step in range(60):
             loss = 2 - 0.1 * min(step // 2, 10) if step % 2 else 2 - 0.01 * step
             policy.tell(Outcome(policy.replay(step % 2), loss=loss))
@@ -156,7 +210,7 @@ def test_the_end_of_the_first_epoch_is_the_same_after_a_resume(drawn):
     """By then two draws make a point of the line, and the epoch ends between two points."""
 
     def made():
-        return Worth(["a", "b"], epochs={"a": 2.0, "b": 2.0}, repeats=None, steps=122)
+        return Worth(["a", "b"], epochs={"a": 2.0, "b": 2.0}, repeats=None, steps=122, learned=0)
 
     policy, again = made(), made()
     for step in range(drawn):
@@ -200,6 +254,8 @@ def test_without_noise_it_passes_the_oracle():
         ({"steps": 0}, "steps: expected at least 1, found 0"),
         ({"rest": 1}, "rest: expected a number from 0 up to 1, found 1"),
         ({"epochs": {"b": 1}}, "epochs, b: expected a number from 0"),
+        ({"learned": 1.5}, "learned: expected a number from 0 to 1, found 1.5"),
+        ({"examples": 0}, "examples: expected at least 1, found 0"),
     ],
 )
 def test_a_mistake_is_named(options, said):

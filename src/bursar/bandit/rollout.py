@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bursar.bandit.environment import Environment
 from bursar.policies.base import Draw, Outcome, Policy
-from bursar.policies.signals import DevLosses, DevScore, Uncertainty
+from bursar.policies.signals import DevLosses, DevScore, Skill, Uncertainty
 
 #: A score below this counts as this when its negative log-likelihood is taken.
 FLOOR = 1e-3
@@ -59,7 +59,8 @@ def simulate(
     """Let a policy spend `steps` pulls, by ask and tell, as it would in a training.
 
     An arm's score stands for the likelihood of a batch of its task, so the loss is -log(score).
-    A dev score is the score of the arm it names; an uncertainty is 1 - score.
+    A dev score is the score of the arm it names, a skill that of the arm pulled, for guessing earns
+    nothing; an uncertainty is 1 - score.
 
     Args:
         policy: says which arm is pulled.
@@ -69,7 +70,7 @@ def simulate(
         delay: how many draws are made between a draw and its outcome, as by a loader that looks
             ahead. The arms are pulled in the order of the draws.
         noise: the standard deviation of what luck adds to the loss of a batch. The gain, which is
-            of one batch before and after, is without it, and so are dev scores.
+            of one batch before and after, is without it, and so are dev scores and skills.
 
     >>> import bursar
     >>> from bursar.rng import stream
@@ -117,16 +118,18 @@ def _outcome(
     luck: float,
 ) -> Outcome:
     loss = _nll(before[draw.index])
-    score, uncertainty, losses = None, None, None
+    score, uncertainty, losses, skill = None, None, None, None
     for signal in policy.due(draw):
         if isinstance(signal, DevScore):
             score = float(after[policy.tasks.index(signal.task)])
+        elif isinstance(signal, Skill):
+            skill = float(after[draw.index])
         elif isinstance(signal, Uncertainty):
             uncertainty = dict(zip(policy.tasks, (1 - after).tolist(), strict=True))
         elif isinstance(signal, DevLosses):
             losses = {task: _nll(each) for task, each in zip(policy.tasks, after, strict=True)}
     gain = loss - _nll(after[draw.index])
-    return Outcome(draw, loss + luck, gain, score, uncertainty, dev_losses=losses)
+    return Outcome(draw, loss + luck, gain, score, uncertainty, dev_losses=losses, skill=skill)
 
 
 def _nll(score: float) -> float:

@@ -103,6 +103,7 @@ class Decisions:
         dev_losses: Mapping[str, float] | None = None,
         alignment: float | None = None,
         gradient: float | None = None,
+        skill: float | None = None,
     ) -> None:
         """Say what came of a draw; in any order, once for each.
 
@@ -120,6 +121,7 @@ class Decisions:
             dev_losses: of the tasks that the policy's `DevLosses` names, after the step.
             alignment: of its batches' gradient with the mean dev gradient; see `Alignment`.
             gradient: the length of that gradient.
+            skill: how far the task's dev score is above guessing; see `Skill`.
         """
         draw = self.opened(number)
         del self.open[draw.number]
@@ -138,6 +140,7 @@ class Decisions:
             dev_losses,
             _finite(alignment),
             _finite(gradient),
+            _finite(skill),
         )
         self._recorder.draw(outcome, examples=examples)
         if self.lag is None:
@@ -237,5 +240,6 @@ def _saved_outcome(outcome: Outcome) -> dict[str, Any]:
         "dev_losses": None if outcome.dev_losses is None else dict(outcome.dev_losses),
         "alignment": outcome.alignment,
         "gradient": outcome.gradient,
+        "skill": outcome.skill,
     }
     return {"draw": _saved(outcome.draw), "measured": measured}

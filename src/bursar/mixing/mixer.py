@@ -118,6 +118,7 @@ class Mixer(Decisions):
         dev_losses: Mapping[str, float] | None = None,
         alignment: float | None = None,
         gradient: float | None = None,
+        skill: float | None = None,
     ) -> None:
         """Say what came of a draw; in any order, once for each. See `Decisions.settle`."""
         self.opened(number)
@@ -133,6 +134,7 @@ class Mixer(Decisions):
             dev_losses=dev_losses,
             alignment=alignment,
             gradient=gradient,
+            skill=skill,
         )
 
     def state_dict(self) -> dict[str, Any]:

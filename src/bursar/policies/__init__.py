@@ -22,6 +22,7 @@ from bursar.policies.signals import (
     Gain,
     Loss,
     Signal,
+    Skill,
     Uncertainty,
 )
 from bursar.policies.stratified import Stratified
@@ -79,6 +80,7 @@ __all__ = [
     "Scaler",
     "Schedule",
     "Signal",
+    "Skill",
     "Stratified",
     "TaskSize",
     "Temperature",

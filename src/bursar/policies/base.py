@@ -57,6 +57,7 @@ class Outcome:
         dev_losses: dev losses after the step, by task.
         alignment: inner product of the batch's gradient with the mean dev gradient.
         gradient: length of the batch's gradient, as it was clipped; measured with the alignment.
+        skill: how far the drawn task's dev score after the step is above guessing; see `Skill`.
     """
 
     draw: Draw
@@ -68,6 +69,7 @@ class Outcome:
     dev_losses: Mapping[str, float] | None = None
     alignment: float | None = None
     gradient: float | None = None
+    skill: float | None = None
 
 
 class Policy(ABC):

@@ -25,6 +25,7 @@ class Step(UnitRecord):
         dev_losses: by task.
         alignment: of the batch's gradient with the mean dev gradient.
         gradient: the length of the batch's gradient, where the alignment was measured.
+        skill: how far the task's dev score is above guessing.
     """
 
     kind = "step"
@@ -40,6 +41,7 @@ class Step(UnitRecord):
     dev_losses: dict[str, float] | None = None
     alignment: float | None = None
     gradient: float | None = None
+    skill: float | None = None
 
     def outcome(self, draw: Draw) -> Outcome:
         """Return what the policy was told of this draw."""
@@ -53,6 +55,7 @@ class Step(UnitRecord):
             self.dev_losses,
             self.alignment,
             self.gradient,
+            self.skill,
         )
 
     def shares(self) -> Mapping[str, float]:

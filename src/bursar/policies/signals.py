@@ -40,6 +40,22 @@ class DevScore(Signal):
 
 
 @dataclass(frozen=True)
+class Skill(Signal):
+    """What the model has learned of the drawn task, by its dev score: an evaluation of that task.
+
+    It is (score - g) / (1 - g), where g is the score of predicting without looking: 0 for a model
+    that only knows which answer is the most frequent, 1 for one that is always right. Where nobody
+    knows g, as with metrics of a user's own, it is not measured.
+
+    Args:
+        examples: how many of the task's dev examples are used, the same ones each time; all if
+            None.
+    """
+
+    examples: int | None = None
+
+
+@dataclass(frozen=True)
 class DevLosses(Signal):
     """The dev losses of several tasks after the step: a forward pass over their dev examples.
 

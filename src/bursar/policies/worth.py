@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bursar.policies.aimed import Aimed
-from bursar.policies.base import LARGEST_LOSS, Outcome, Policy, bounded
+from bursar.policies.base import LARGEST_LOSS, Draw, Outcome, Policy, bounded
 from bursar.policies.kinked_lines import KinkedLines
+from bursar.policies.signals import Signal, Skill
 from bursar.run_info import RunInfo
 
 Array = NDArray[np.float64]
@@ -18,6 +19,10 @@ Array = NDArray[np.float64]
 #: where its rise so far is as many. It is looked at after every draw, and the kink is where it fits
 #: best, so that chance alone would often pass a lower bar.
 _CAUTION = 3.0
+#: A skill that was too low is measured again after this many times as many draws of its task.
+_LATER = 1.5
+#: A task is worth measuring that would keep no more than this of its share.
+_SLOWED = 0.9
 
 
 class Worth(Policy):
@@ -41,11 +46,13 @@ class Worth(Policy):
     remembered, not what is left to learn.
 
     A plateau is not always the end. A tagger that has learned to name the commonest label looks
-    done by its losses before its score has begun to rise, and would be let go: `Aimed` is safer
-    with tasks of that kind.
+    done by its losses before its score has begun to rise. So a task that has slowed is let go only
+    once its `Skill` is at least `learned`: that much of what there is above guessing. The skill is
+    measured only of a task that would be let go, on few dev examples, and again, as long as it is
+    too low, whenever the task has been drawn half as often again. All else is the loss of batches
+    that are trained on anyway. Where nobody measures a skill, no task is let go.
 
-    Nothing is measured but the loss of the batches that are trained on anyway. Slopes come from
-    lines with a kink through what a task's draws gave (`KinkedLines`).
+    Slopes come from lines with a kink through what a task's draws gave (`KinkedLines`).
 
     Args:
         tasks: the names of the tasks.
@@ -56,6 +63,9 @@ class Worth(Policy):
         repeats: after how many repetitions an example is worth 1/e of a new one; None for never.
         steps: the draws of the budget that `epochs` are for; None if no task is seen twice.
         watch: the part of the draws that does not go by what still rises.
+        learned: the least skill of a task that is let go; 0 to go by losses alone, where nothing is
+            measured.
+        examples: how many dev examples a skill is measured on; all if None.
 
     >>> from bursar.rng import stream
     >>> policy, rng = Worth(["rising", "done"]), stream(1, "draws")
@@ -63,7 +73,7 @@ class Worth(Policy):
     ...     draw = policy.ask(rng)
     ...     drawn = policy.drawn[draw.index]
     ...     loss = 3 - 0.02 * (drawn if draw.task == "rising" else min(drawn, 20))
-    ...     policy.tell(Outcome(draw, loss=loss))
+    ...     policy.tell(Outcome(draw, loss=loss, skill=0.8 if policy.due(draw) else None))
     >>> policy.probabilities().round(3).tolist()
     [0.946, 0.054]
     """
@@ -79,12 +89,21 @@ class Worth(Policy):
         repeats: float | None = 15.0,
         steps: int | None = None,
         watch: float = 0.05,
+        learned: float = 0.25,
+        examples: int | None = 100,
     ) -> None:
         super().__init__(tasks)
         if not 0 < watch <= 1:
             raise ValueError(f"watch: expected a number above 0 and up to 1, found {watch}")
         if steps is not None and steps < 1:
             raise ValueError(f"steps: expected at least 1, found {steps}")
+        if not 0 <= learned <= 1:
+            raise ValueError(f"learned: expected a number from 0 to 1, found {learned}")
+        if examples is not None and examples < 1:
+            raise ValueError(f"examples: expected at least 1, found {examples}")
+        self._learned = learned
+        if learned > 0:
+            self.needs = frozenset({Skill(examples)})
         self._aimed = Aimed(self.tasks, targets, rest, epochs, repeats).probabilities()
         counts = np.array([(epochs or {}).get(task, 0.0) for task in self.tasks])
         self._first = np.full(len(self.tasks), np.inf)  # draws in a task's first epoch
@@ -93,6 +112,8 @@ class Worth(Policy):
         self._watch = watch
         self._lines = KinkedLines(len(self.tasks))
         self._rising = np.ones(len(self.tasks))  # from 0 to 1
+        self._skills = np.zeros(len(self.tasks))  # the highest that was measured
+        self._measured = np.zeros(len(self.tasks), dtype=np.int64)  # after how many draws of it
         self._share()
 
     @classmethod
@@ -117,15 +138,25 @@ class Worth(Policy):
         """Return the shares of `Aimed`, times what still rises."""
         return self._probabilities
 
+    def due(self, draw: Draw) -> frozenset[Signal]:
+        """Return the skill, if the task has slowed and nothing is known that lets it go."""
+        k = draw.index
+        wanted = self._rising[k] < _SLOWED and self._skills[k] < self._learned
+        late = self._lines.seen[k] >= _LATER * self._measured[k]
+        return self.needs if wanted and late else frozenset()
+
     def tell(self, outcome: Outcome) -> None:
-        """Learn from the loss, if it is a number."""
+        """Learn from the loss, if it is a number, and from the skill, if it was measured."""
         draw, loss = outcome.draw, bounded(outcome.loss, LARGEST_LOSS)
-        if loss is None:
-            return
-        # A loss below 0 is no likelihood of an outcome; it counts as certain.
-        if self._lines.observe(draw.index, draw.number, math.exp(-max(loss, 0.0))):
+        skill = bounded(outcome.skill, 1.0)
+        if skill is not None:
+            self._skills[draw.index] = max(skill, self._skills[draw.index])
+            self._measured[draw.index] = self._lines.seen[draw.index]
+        if loss is not None:
+            # A loss below 0 is no likelihood of an outcome; it counts as certain.
+            self._lines.observe(draw.index, draw.number, math.exp(-max(loss, 0.0)))
             self._judge(draw.index)
-            self._share()
+        self._share()
 
     def _judge(self, k: int) -> None:
         """Set how a task's rise compares with what it was."""
@@ -137,7 +168,7 @@ class Worth(Policy):
             self._rising[k] = min(1.0, highest / usual) ** 2
 
     def _share(self) -> None:
-        worth = self._aimed * self._rising
+        worth = self._aimed * np.where(self._skills >= self._learned, self._rising, 1.0)
         total = float(worth.sum())
         shares: Array = worth / total if total > 0 else self._aimed
         shares = self._watch * self._aimed + (1 - self._watch) * shares
@@ -145,14 +176,21 @@ class Worth(Policy):
         self._probabilities = shares
 
     def diagnostics(self) -> dict[str, Any]:
-        """Return by task how its rise compares with what it was."""
-        return {"rising": dict(zip(self.tasks, self._rising.tolist(), strict=True))}
+        """Return by task how its rise compares with what it was, and the skill, 0 if unknown."""
+        found = {"rising": self._rising, "skills": self._skills}
+        return {
+            name: dict(zip(self.tasks, values.tolist(), strict=True))
+            for name, values in found.items()
+        }
 
     def _state(self) -> dict[str, Any]:
-        return self._lines.state_dict()
+        own = {"skills": self._skills.tolist(), "measured": self._measured.tolist()}
+        return self._lines.state_dict() | own
 
     def _load(self, state: Mapping[str, Any]) -> None:
         self._lines.load_state_dict(state)
+        self._skills = np.array(state["skills"], dtype=float)
+        self._measured = np.array(state["measured"], dtype=np.int64)
         for k in range(len(self.tasks)):
             self._judge(k)
         self._share()

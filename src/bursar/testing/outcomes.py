@@ -3,7 +3,7 @@
 import numpy as np
 
 from bursar.policies.base import Draw, Outcome, Policy
-from bursar.policies.signals import Alignment, DevLosses, DevScore, Gain, Uncertainty
+from bursar.policies.signals import Alignment, DevLosses, DevScore, Gain, Skill, Uncertainty
 
 _NO_NUMBERS = (None, float("nan"), float("inf"), float("-inf"), 1.7e308, -1.7e308, -1.0, 0.0)
 
@@ -32,6 +32,7 @@ def outcome_of(policy: Policy, draw: Draw, rng: np.random.Generator) -> Outcome:
         ),
         alignment=float(rng.normal(0.1, 0.2)) if aligned else None,
         gradient=float(rng.exponential()) if aligned else None,
+        skill=float(rng.uniform(-0.1, 1)) if Skill in due else None,
     )
 
 
@@ -51,4 +52,5 @@ def garbage(policy: Policy, draw: Draw, rng: np.random.Generator) -> Outcome:
         dev_losses=by_task,
         alignment=gain,
         gradient=score,
+        skill=doubt,
     )

@@ -14,7 +14,7 @@ from bursar.errors import RunInterruptedError, UserError
 from bursar.rng import seed_for
 from bursar.tasks.batches import Batch, TaskItems
 from bursar.tasks.parts import Split
-from bursar.training.evaluation import evaluate
+from bursar.training.evaluation import baseline, evaluate
 from bursar.training.folder import Scores
 from bursar.training.loading import Loader
 from bursar.training.prepare import Prepared
@@ -67,6 +67,7 @@ class Engine:
         self.watchers = watchers or Watchers()
         self.cache = cache
         self.tasks = {entry.task.name: entry.task for entry in prepared}
+        self.train = {entry.task.name: entry.train for entry in prepared}
         self.dev = {entry.task.name: entry.dev for entry in prepared}
         budget = config.budget
         self.loader = Loader(
@@ -147,6 +148,10 @@ class Engine:
         size = self.config.evaluate.batch
         model, found = self.model, self.tasks[task]
         return evaluate(model, found, split, size, self.device, self.ranks, self.autocast)
+
+    def guess(self, task: str, split: Split) -> float | None:
+        """Return the score of predicting without looking on a split; None if nobody knows it."""
+        return baseline(self.tasks[task], self.train[task], split)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the place in the data, and what was spent."""

@@ -24,6 +24,7 @@ from bursar.policies import (
     Outcome,
     Policy,
     Signal,
+    Skill,
     Uncertainty,
 )
 from bursar.rng import seed_for
@@ -52,6 +53,7 @@ class PolicyDriver(Driver):
         self.stepper = Stepper(engine)
         self.rng = streams.stream(engine.config.seed, "draws")
         self._probes: dict[tuple[str, int | None], Split] = {}
+        self._guesses: dict[tuple[str, int | None], float | None] = {}
 
     @classmethod
     def expected_examples(
@@ -112,6 +114,7 @@ class PolicyDriver(Driver):
             uncertainty=self._uncertainty(step, due.get(Uncertainty)),
             tokens=batch.tokens,
             dev_losses=self._dev_losses(due.get(DevLosses)),
+            skill=self._skill(draw.task, due.get(Skill)),
         )
 
     @torch.no_grad()
@@ -123,6 +126,17 @@ class PolicyDriver(Driver):
         if not isinstance(signal, DevScore):
             return None
         return self.engine.score(signal.task, self._probe(signal.task, signal.examples)).score
+
+    def _skill(self, task: str, signal: Signal | None) -> float | None:
+        if not isinstance(signal, Skill):
+            return None
+        probe = self._probe(task, signal.examples)
+        if (task, signal.examples) not in self._guesses:
+            self._guesses[task, signal.examples] = self.engine.guess(task, probe)
+        guess = self._guesses[task, signal.examples]
+        if guess is None or guess >= 1:
+            return None
+        return (self.engine.score(task, probe).score - guess) / (1 - guess)
 
     def _dev_losses(self, signal: Signal | None) -> dict[str, float] | None:
         if not isinstance(signal, DevLosses):
