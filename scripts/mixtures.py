@@ -15,6 +15,7 @@ The suites, most of them with an objective over some of their tasks:
   teaches the same features. That repeated examples are discounted was chosen here, with seeds 301
   to 306.
 - `text-three`: the text domains, of which three count: science, wikipedia and linguistics.
+- `text-all`: the text domains, all of which count.
 - `nli`: SNLI and SciTail count, with five auxiliaries of unknown worth, one of them SNLI's own
   examples with permuted labels. MiniLM with three layers, 400 steps of 16.
 - `fifty`: ten data sets cut into five slices of 100 to 500 examples; the smallest slices of five of
@@ -88,6 +89,46 @@ Written after the runs for these and before those of its own, because `worth` ha
 If all hold, `worth` becomes what a run file means that names no policy, with or without an
 objective; if one does not, the defaults stay as they are.
 
+Rule 8 did not hold. `worth` was changed twice after that, and its runs from here on are the arm
+`worth 3`:
+
+- It lets a task go only once that task's dev score is a quarter of the way from guessing to being
+  always right. That is measured only where the losses have slowed, on 100 dev examples, and is paid
+  for. On the losses of some runs of `eighteen` and `glue` it would let SST-2 go, late, and no other
+  task; by losses alone it would have let WNUT 2017 go in each of `eighteen`.
+- Tasks that have not begun to rise after some draws, and are not repeated yet, divide their draws
+  by the roots of their sizes.
+
+This was chosen on seeds that had been used before (docs/outcomes/mixtures-tried, where `sized` is
+`worth` with these two, but with sizes that count in later epochs too, which cost 1.4 points in
+`low`): points above uniform draws were
+
+    glue, 31 to 35      sized +0.6 -0.4 +1.1 +2.4 +0.8, temperature 3 +0.8 +0.6 +0.9 +1.0 -0.6,
+                        temperature 5, 31 to 33: +0.7 +0.4 +0.9, temperature 2: +0.2 -0.1 +0.3
+    eighteen, 11 to 13  sized +0.3 +0.3 +2.5, temperature 3 +2.0 +0.5 +0.4,
+                        temperature 5 -0.1 -0.9 +0.8, temperature 2 +1.6 +0.2 +1.5
+    text-all, 1         sized 0.039 nats, all tasks by a root of their sizes, temperature 3, -0.163
+
+Rules for it, written before its first run that counts, all with seeds that nobody has seen:
+
+9.  With seeds 41 to 45 it is above the best guess (temperature 2 in `nli`, uniform draws in
+    `text-three` and `low`, as before), paired over the seeds, p < 0.05, in at least two of the
+    three, and gets at least half of the headroom there.
+10. In none of these is it below that guess with p < 0.05; nor in `auxiliaries` with seeds 421 to
+    430 below temperature 5; nor with seeds 41 to 45 below the best of uniform draws, temperature 2
+    and temperature 5 in `glue`, of uniform draws and temperature 5 in `text-all`, and of uniform
+    draws and temperature 2 in `eighteen`; nor in `glue-long` with seeds 41 to 43 below uniform
+    draws. The guesses left out were no better than uniform draws there before.
+11. In the bandit, seeds 61 to 63, it closes at least 1.0, 0.6 and 0.2 of the gap at noise 0, 0.1
+    and 0.4, and is in no environment more than 0.02 below RANDOM.
+
+A policy that is level with every guess fails rule 10 by chance in some 20 of 100 cases, more
+because it is compared with the luckiest guess. If all three hold, `worth` becomes what a run file
+means that names no policy, with or without an objective; if one does not, the defaults stay as they
+are. One more claim is tested, on which nothing depends:
+
+12. Over the ten pairs of `glue` and `eighteen` it is above uniform draws, p < 0.05.
+
 A rule that does not hold is reported as not held.
 """
 
@@ -134,20 +175,23 @@ GUESSES: dict[str, dict[str, Any]] = {
 }
 CONTESTANTS = {
     **GUESSES,
-    "worth 2": {"name": "worth"},
+    "worth 3": {"name": "worth"},
     "aimed": {"name": "aimed"},
     "undiscounted": {"name": "aimed", "repeats": None},
 }
-OURS = ("worth", "worth 2", "aimed")
-"""`worth` are the runs of that policy as it was at first."""
+OURS = ("worth", "worth 2", "worth 3", "aimed")
+"""`worth` and `worth 2` are runs of that policy as it was before; `worth 3` is what it is now."""
 SEEDS = (11, 12, 13, 14, 15)
 BED_SEEDS = tuple(range(401, 411))
 LATER_SEEDS = {
-    "auxiliaries": [range(411, 421)],
-    "text-three": [range(21, 26)],
-    "nli": [range(21, 26)],
-    "low": [range(21, 26)],
-    "glue": [range(21, 31), range(31, 36)],
+    "auxiliaries": [range(411, 421), range(421, 431)],
+    "text-three": [range(21, 26), range(41, 46)],
+    "text-all": [range(41, 46)],
+    "nli": [range(21, 26), range(41, 46)],
+    "low": [range(21, 26), range(41, 46)],
+    "glue": [range(21, 31), range(31, 36), range(41, 46)],
+    "glue-long": [range(41, 44)],
+    "eighteen": [range(41, 46)],
 }
 """By suite, the seeds of the trials after the first."""
 SEARCH_SEED, CHECK_SEEDS = 101, (102, 103)

@@ -90,6 +90,7 @@ def test_without_noise_a_plateau_is_seen_at_once():
     assert lines.slopes[0] == pytest.approx(0, abs=1e-9)
     assert lines.errors[0] < 1e-6
     assert lines.overall[0] > 0.09
+    assert lines.levels[0] == pytest.approx(2.0)
 
 
 def test_few_values_say_nothing():
@@ -114,4 +115,5 @@ def test_a_state_goes_on_as_if_nothing_had_been(length):
         again.observe(0, number, value)
     assert again.state_dict() == lines.state_dict()
     assert (again.slopes, again.errors) == (lines.slopes, lines.errors)
+    assert again.levels == lines.levels
     assert (again.overall, again.overall_errors) == (lines.overall, lines.overall_errors)

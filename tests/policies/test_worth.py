@@ -17,7 +17,7 @@ TASKS = list("abcd")
 
 
 def kinked(values):
-    """Fit a line with each kink; return the slope behind the best, its error, and the noise."""
+    """Fit a line with each kink; return the best's slope behind it, its error, noise and end."""
     places, found = np.arange(len(values)), []
     for kink in range(2, len(values) - 2):
         columns = np.stack([np.ones(len(values)), places, np.maximum(places - kink, 0)], axis=1)
@@ -25,16 +25,18 @@ def kinked(values):
         left = values - columns @ (solved @ values)
         slope = solved[1] + solved[2]
         noise = math.sqrt(left @ left / (len(values) - 4))
-        found.append((noise, slope @ values, noise * np.linalg.norm(slope)))
-    noise, slope, error = min(found)
-    return slope, error, noise
+        end = (columns @ (solved @ values))[-1]
+        found.append((noise, slope @ values, noise * np.linalg.norm(slope), end))
+    noise, slope, error, end = min(found)
+    return slope, error, noise, end
 
 
 class Transcription:
     """The docstring's rule, with all lines fitted anew at every draw."""
 
-    def __init__(self, aimed, watch, learned):
+    def __init__(self, aimed, watch, learned, sizes, targets):
         self.aimed, self.watch, self.learned = aimed, watch, learned
+        self.sizes, self.targets = sizes, targets
         self.seen = [[] for _ in aimed]
         self.skills = [[] for _ in aimed]  # after how many draws, and what was found
 
@@ -47,41 +49,61 @@ class Transcription:
         return self.learned == 0 or any(skill >= self.learned for _, skill in self.skills[k])
 
     def due(self, k):
-        if self.let_go(k) or self.rising(k) >= 0.9:
+        if self.let_go(k) or self.rising(k) >= 0.9 or self.level(k) < self.learned:
             return False
         return not self.skills[k] or len(self.seen[k]) >= 1.5 * self.skills[k][-1][0]
 
-    def rising(self, k):
+    def means(self, k):
         values, width = np.array(self.seen[k]), 1
         while len(values) // width >= 48:
             width *= 2
-        values = values[: len(values) // width * width].reshape(-1, width).mean(axis=1)
-        if len(values) < 12:
-            return 1.0
+        return values[: len(values) // width * width].reshape(-1, width).mean(axis=1)
+
+    def level(self, k):
+        return kinked(self.means(k))[3]
+
+    def usual(self, k):
+        """The slope of the whole run, and whether it is more than noise."""
+        values = self.means(k)
         places = np.arange(len(values))
-        usual = np.polyfit(places, values, 1)[0]
-        slope, error, noise = kinked(values)
-        if usual <= 3 * noise / math.sqrt(((places - places.mean()) ** 2).sum()):
+        slope, noise = np.polyfit(places, values, 1)[0], kinked(values)[2]
+        return slope, slope > 3 * noise / math.sqrt(((places - places.mean()) ** 2).sum())
+
+    def rising(self, k):
+        if len(self.means(k)) < 12 or not self.usual(k)[1]:
             return 1.0
-        return min(1.0, (max(0.0, slope) + 3 * error) / usual) ** 2
+        slope, error, *_ = kinked(self.means(k))
+        return min(1.0, (max(0.0, slope) + 3 * error) / self.usual(k)[0]) ** 2
+
+    def waiting(self, k):
+        return len(self.means(k)) >= 12 and not self.usual(k)[1]
 
     def probabilities(self):
-        rising = [self.rising(k) if self.let_go(k) else 1.0 for k in range(len(self.aimed))]
-        worth = self.aimed * rising
+        every = range(len(self.aimed))
+        worth = self.aimed * [self.rising(k) if self.let_go(k) else 1.0 for k in every]
+        for scored in (True, False):
+            alike = [k for k in every if self.waiting(k) and (k in self.targets) == scored]
+            together = sum(worth[k] for k in alike)
+            parts = [self.aimed[k] * math.sqrt(self.sizes[k]) for k in alike]
+            for k, part in zip(alike, parts, strict=True):
+                worth[k] = together * part / sum(parts)
         if worth.sum() == 0:
             return self.aimed
         return self.watch * self.aimed + (1 - self.watch) * worth / worth.sum()
 
 
-@pytest.mark.parametrize("learned", [0.0, 0.5, 0.9])
-@pytest.mark.parametrize("noise", [0.0, 0.05, 0.5])
+@pytest.mark.parametrize("learned", [0.0, 0.25, 0.4])
+@pytest.mark.parametrize("noise", [0.0, 0.05, 0.5, 2.0])
 def test_a_history_of_some_hundred_steps_is_the_rule(noise, learned):
-    policy = Worth(TASKS, ["a", "b"], rest=0.2, watch=0.1, learned=learned)
-    rule = Transcription(Aimed(TASKS, ["a", "b"], rest=0.2).probabilities(), 0.1, learned)
+    sizes = [1, 7, 2, 5]
+    epochs = {task: 0.1 / size for task, size in zip(TASKS, sizes, strict=True)}
+    policy = Worth(TASKS, ["a", "b"], rest=0.4, epochs=epochs, watch=0.1, learned=learned)
+    aimed = Aimed(TASKS, ["a", "b"], rest=0.4).probabilities()
+    rule = Transcription(aimed, 0.1, learned, sizes, targets=(0, 1))
     rng = stream(1, "history")
     for step in range(200):
         draw = policy.ask(rng)
-        loss = 1 + 2 * math.exp(-step / (20 * (1 + draw.index))) + noise * rng.normal()
+        loss = 0.8 + 2 * math.exp(-step / (20 * (1 + draw.index))) + noise * rng.normal()
         assert bool(policy.due(draw)) == rule.due(draw.index)
         skill = float(rng.random()) if policy.due(draw) else None
         policy.tell(Outcome(draw, loss=loss, skill=skill))
@@ -157,6 +179,16 @@ def test_a_skill_is_measured_of_what_would_be_let_go_and_ever_more_rarely():
     assert not any(policy.due(policy.replay(0)) for _ in range(2000))
 
 
+def test_a_task_with_unlikely_answers_is_not_measured():
+    """The domains of a language model: a token has a hundred likely successors."""
+    policy = Worth(["soon", "late"])
+    for step in range(400):
+        draw = policy.replay(step % 2)
+        assert not policy.due(draw)
+        policy.tell(Outcome(draw, loss=4 - math.log(soon_and_late(draw.task, step // 2))))
+    assert policy.diagnostics()["rising"]["soon"] < 0.5
+
+
 def test_nothing_is_measured_by_losses_alone():
     assert Worth(TASKS, learned=0).needs == frozenset()
     assert Worth(TASKS, examples=7).needs == {Skill(7)}
@@ -167,6 +199,46 @@ def test_a_task_that_begins_late_keeps_its_share():
         return 0.3 + (0.003 * max(0, drawn - 60) if task == "late" else 0.002 * drawn)
 
     assert spent(Worth(["late", "soon"]), likelihood, 180)["late"] > 70
+
+
+def test_what_has_not_begun_is_drawn_by_the_root_of_its_size():
+    def likelihood(task, drawn):
+        return 0.5 + (0.003 * drawn if task == "rising" else 0.0)
+
+    epochs = {"small": 0.9, "large": 0.1, "rising": 0.1}
+    policy = Worth([*epochs], epochs=epochs)
+    spent(policy, likelihood, 150)
+    third = (1 - 0.05) / 3
+    expected = [third / 2 + 0.05 / 3, 3 * third / 2 + 0.05 / 3, 1 / 3]
+    assert policy.probabilities() == pytest.approx(expected)
+
+
+def test_what_is_seen_again_is_not_drawn_by_its_size():
+    epochs = {"small": 4.0, "large": 0.1}
+    policy = Worth([*epochs], epochs=epochs, repeats=None, steps=60)
+    for step in range(40):
+        policy.tell(Outcome(policy.replay(step % 2), loss=1 + 0.1 * (step % 3)))
+        size_counts = 12 <= policy.drawn[0] < 15 and policy.drawn[1] >= 12
+        assert (policy.probabilities()[0] < 0.5) == size_counts
+
+
+def test_what_counts_gives_nothing_to_the_rest_by_its_size():
+    epochs = {"target": 0.9, "rest": 0.001}
+    policy = Worth([*epochs], ["target"], epochs=epochs)
+    spent(policy, lambda *_: 0.5, 600)
+    assert min(policy.drawn) > 12
+    assert policy.probabilities() == pytest.approx([0.95, 0.05])
+
+
+def test_a_task_that_begins_has_its_share_again():
+    def likelihood(task, drawn):
+        return 0.2 + (0.005 * max(0, drawn - 40) if task == "small" else 0.0)
+
+    policy = Worth(["small", "large"], epochs={"small": 0.9, "large": 0.1})
+    spent(policy, likelihood, 100)
+    assert policy.probabilities()[0] < 0.3
+    spent(policy, likelihood, 400, seed=2)
+    assert policy.probabilities()[0] == pytest.approx(0.5)
 
 
 def test_noise_alone_leaves_the_shares_as_they_are():

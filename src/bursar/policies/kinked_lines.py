@@ -71,6 +71,8 @@ class KinkedLines:
         self.slopes = np.zeros(tasks)
         #: The standard errors of these slopes; infinite while there are too few values.
         self.errors = np.full(tasks, np.inf)
+        #: The height of the line now, shape `(tasks,)`; minus infinity while there are too few.
+        self.levels = np.full(tasks, -np.inf)
         #: The same rise over all draws of a task so far, by least squares, shape `(tasks,)`.
         self.overall = np.zeros(tasks)
         #: The standard errors of that; infinite while there are too few values.
@@ -107,8 +109,8 @@ class KinkedLines:
         points, width = int(self._points[k]), int(self._width[k])
         if points < _FEWEST:
             return
-        values = self._means[k, :points]
-        values = values - values.mean()  # so that small errors of a high line are not rounded away
+        height = float(self._means[k, :points].mean())
+        values = self._means[k, :points] - height  # so that small errors are not rounded away
         basis, slopes = _bases(points)
         found = basis @ values
         fitted = np.einsum("kc,kc->k", found, found)
@@ -116,6 +118,7 @@ class KinkedLines:
         squares = max(0.0, float(values @ values - fitted[best]))
         noise = math.sqrt(squares / (points - _PARAMETERS))
         slope = slopes[best]
+        self.levels[k] = height + float(basis[best, :, -1] @ found[best])
         self.slopes[k] = float(slope @ found[best]) / width
         self.errors[k] = noise * math.sqrt(float(slope @ slope)) / width
         spread = points * (points**2 - 1) / 12

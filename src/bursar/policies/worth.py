@@ -1,4 +1,4 @@
-"""Worth: draws what counts, is new, and still rises."""
+"""Worth: draws what counts, is new, and still has something to teach."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bursar.policies.aimed import Aimed
-from bursar.policies.base import LARGEST_LOSS, Draw, Outcome, Policy, bounded
+from bursar.policies.base import LARGEST_LOSS, Draw, Outcome, Policy, bounded, known_tasks
 from bursar.policies.kinked_lines import KinkedLines
 from bursar.policies.signals import Signal, Skill
 from bursar.run_info import RunInfo
@@ -26,31 +26,36 @@ _SLOWED = 0.9
 
 
 class Worth(Policy):
-    """Draws as `Aimed` does, and less of a task whose own rise has clearly slowed.
+    """Draws as `Aimed` does, less of what has stopped rising, and large before small.
 
-    A batch is worth what its task counts, times what of it is new, times what it still teaches.
-    The first two are the shares a_k of `Aimed`. For the third, the likelihood s = exp(-loss) of a
+    A batch is worth what its task counts, times what of it is new, times what it still teaches. The
+    first two are the shares a_k of `Aimed`. For the third, the likelihood s = exp(-loss) of a
     task's batches has been rising by b_k, give or take σ_k, from one draw of it to the next since
-    the draw where its slope changed most, and by c_k a draw over the run so far:
+    the draw where its slope changed most, and by c_k a draw over the run so far. No task's losses
+    are compared with another's, which may be of another size. A task is in one of three states:
 
-        p_k ∝ a_k min(1, (max(0, b_k) + 3 σ_k) / c_k)²
+    - It rises, and keeps its share a_k.
+    - It has slowed by more than three standard errors explain, and leaves draws to the others:
 
-    beside a part `watch` of the draws that keeps to a_k. So a task loses its share only where three
-    standard errors do not explain why it rises more slowly than it did; one that has converged
-    leaves its draws to the others. A fall counts as standing still: it is luck, or what was
-    forgotten meanwhile. No task is compared with another, whose losses may be of another size. One
-    that has not begun to rise, c_k below three standard errors, keeps its share: it may need many
-    draws to begin.
+          p_k ∝ a_k min(1, (max(0, b_k) + 3 σ_k) / c_k)²
 
-    From its second epoch on a task has its share of `Aimed` again: a low loss then says what is
-    remembered, not what is left to learn.
+      A fall counts as standing still: it is luck, or what was forgotten meanwhile.
+    - It has not begun to rise: after some draws, c_k is below three standard errors. It may need
+      many more to begin, or may not begin within the budget. Its losses do not say which, but its
+      size n_k gives a hint: a data set is large where a task takes many examples. So the tasks that
+      have not begun divide what they have together by the roots of their sizes, p_k ∝ a_k √n_k,
+      those that count and the others each among themselves.
+
+    A part `watch` of the draws keeps to a_k. So does a task from its second epoch on: a low loss
+    then says what is remembered, not what is left to learn, and `Aimed` has seen to its size.
 
     A plateau is not always the end. A tagger that has learned to name the commonest label looks
     done by its losses before its score has begun to rise. So a task that has slowed is let go only
     once its `Skill` is at least `learned`: that much of what there is above guessing. The skill is
-    measured only of a task that would be let go, on few dev examples, and again, as long as it is
-    too low, whenever the task has been drawn half as often again. All else is the loss of batches
-    that are trained on anyway. Where nobody measures a skill, no task is let go.
+    measured only of a task that would be let go, if the likelihood of its batches is at least
+    `learned` too, on few dev examples, and again, as long as it is too low, whenever the task has
+    been drawn half as often again. All else is the loss of batches that are trained on anyway.
+    Where nobody measures a skill, no task is let go.
 
     Slopes come from lines with a kink through what a task's draws gave (`KinkedLines`).
 
@@ -59,7 +64,8 @@ class Worth(Policy):
         targets: those that count; all if None. A run file's default is the run's objective.
         rest: the weight of the others together.
         epochs: by task, how often the budget would go through its examples if it got all of it; 0
-            where it is missing. A run file's default is what its budget says.
+            where it is missing. Sizes are as 1 / epochs, and count as equal where one is missing. A
+            run file's default is what its budget says.
         repeats: after how many repetitions an example is worth 1/e of a new one; None for never.
         steps: the draws of the budget that `epochs` are for; None if no task is seen twice.
         watch: the part of the draws that does not go by what still rises.
@@ -72,10 +78,10 @@ class Worth(Policy):
     >>> for step in range(100):
     ...     draw = policy.ask(rng)
     ...     drawn = policy.drawn[draw.index]
-    ...     loss = 3 - 0.02 * (drawn if draw.task == "rising" else min(drawn, 20))
+    ...     loss = 1.2 - 0.01 * (drawn if draw.task == "rising" else min(drawn, 20))
     ...     policy.tell(Outcome(draw, loss=loss, skill=0.8 if policy.due(draw) else None))
     >>> policy.probabilities().round(3).tolist()
-    [0.946, 0.054]
+    [0.949, 0.051]
     """
 
     name = "worth"
@@ -109,6 +115,11 @@ class Worth(Policy):
         self._first = np.full(len(self.tasks), np.inf)  # draws in a task's first epoch
         if steps is not None:
             np.divide(steps, counts, out=self._first, where=counts > 0)
+        # Roots of the sizes, which are as 1 / epochs; all alike where one of them is not known.
+        self._roots = (counts.min() / counts) ** 0.5 if counts.all() else np.ones(len(counts))
+        scored = np.isin(self.tasks, known_tasks(targets, self.tasks, "targets"))
+        self._groups = (scored, ~scored)
+        self._waiting = np.zeros(len(self.tasks), dtype=np.bool_)  # looked at, and not begun
         self._watch = watch
         self._lines = KinkedLines(len(self.tasks))
         self._rising = np.ones(len(self.tasks))  # from 0 to 1
@@ -141,9 +152,11 @@ class Worth(Policy):
     def due(self, draw: Draw) -> frozenset[Signal]:
         """Return the skill, if the task has slowed and nothing is known that lets it go."""
         k = draw.index
-        wanted = self._rising[k] < _SLOWED and self._skills[k] < self._learned
-        late = self._lines.seen[k] >= _LATER * self._measured[k]
-        return self.needs if wanted and late else frozenset()
+        slowed = self._rising[k] < _SLOWED and self._lines.levels[k] >= self._learned
+        known = self._skills[k] >= self._learned or (
+            self._lines.seen[k] < _LATER * self._measured[k]
+        )
+        return self.needs if slowed and not known else frozenset()
 
     def tell(self, outcome: Outcome) -> None:
         """Learn from the loss, if it is a number, and from the skill, if it was measured."""
@@ -161,14 +174,22 @@ class Worth(Policy):
     def _judge(self, k: int) -> None:
         """Set how a task's rise compares with what it was."""
         lines, usual = self._lines, float(self._lines.overall[k])
-        begun = usual > _CAUTION * float(lines.overall_errors[k])
+        error = float(lines.overall_errors[k])
+        begun = usual > _CAUTION * error
+        new = bool(lines.seen[k] < self._first[k])
+        self._waiting[k] = new and error < math.inf and not begun
         self._rising[k] = 1.0
-        if begun and lines.seen[k] < self._first[k]:
+        if new and begun:
             highest = max(0.0, float(lines.slopes[k])) + _CAUTION * float(lines.errors[k])
             self._rising[k] = min(1.0, highest / usual) ** 2
 
     def _share(self) -> None:
         worth = self._aimed * np.where(self._skills >= self._learned, self._rising, 1.0)
+        for group in self._groups:
+            waiting = self._waiting & group
+            together, rooted = worth[waiting].sum(), worth[waiting] * self._roots[waiting]
+            if together > 0:
+                worth[waiting] = rooted * (together / rooted.sum())
         total = float(worth.sum())
         shares: Array = worth / total if total > 0 else self._aimed
         shares = self._watch * self._aimed + (1 - self._watch) * shares
