@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +20,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from bursar import Outcome, Worth
+from bursar import Outcome, Signal, Worth
 from bursar.config import RunConfig, build_decider
 from bursar.journal import Journal, Opening
 from bursar.models.encoders import packaged_minilm, quiet
@@ -102,7 +103,7 @@ def against_the_transformers_trainer() -> Result:
 
 
 def deciding() -> Result:
-    """What `worth` takes of a step: it measures nothing, so that its draws are all it costs."""
+    """What the draws of `worth` take of a step."""
     ours, rng = _driver(_config(2)), stream(1, "losses")
     policy = Worth(TASKS)
 
@@ -118,6 +119,36 @@ def deciding() -> Result:
         decisions()
     share = 100 * median_ratio(decisions, our_steps)
     return Result("ask+tell of worth / a step", share, "%", "<= 5", share <= 5)
+
+
+def measuring() -> Result:
+    """What the skills that `worth` asks for take of a training, with a tagger that asks most."""
+    config = RunConfig(
+        tasks=[*TASKS, "wnut17"],
+        model={"encoder": "minilm", "layers": 2, "max_length": 64},
+        policy={"name": "worth"},
+        budget={"steps": 500, "batch": 16},
+        optimizer={"lr": 1e-4},
+        data=os.environ.get("BURSAR_DATA"),
+    )
+    ours = _driver(config)
+    measured, spent, skills = ours._skill, 0.0, 0
+
+    def timed(task: str, signal: Signal | None) -> float | None:
+        nonlocal spent, skills
+        began = time.perf_counter()
+        found = measured(task, signal)
+        spent += time.perf_counter() - began
+        skills += found is not None
+        return found
+
+    ours._skill = timed  # type: ignore[method-assign]
+    began = time.perf_counter()
+    for _ in range(config.budget.steps):
+        ours.advance()
+    share = 100 * spent / (time.perf_counter() - began)
+    name = f"signals of worth / a step ({skills} skills in {config.budget.steps} steps)"
+    return Result(name, share, "%", "<= 5", share <= 5)
 
 
 class Mixed(torch.nn.Module):
@@ -190,4 +221,4 @@ def _interleaved() -> Callable[[], None]:
     return steps
 
 
-BENCHMARKS = [against_a_bare_loop, against_the_transformers_trainer, deciding]
+BENCHMARKS = [against_a_bare_loop, against_the_transformers_trainer, deciding, measuring]
