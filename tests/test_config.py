@@ -27,7 +27,7 @@ def refusal(**values: Any) -> str:
 
 def test_everything_has_a_default_but_the_tasks() -> None:
     config = parse({"tasks": ["a"]}, "my.yaml")
-    assert config.policy == {"name": "random"}
+    assert config.policy == {"name": "worth"}
     with pytest.raises(UserError, match=r"my\.yaml: tasks: expected a value, found none"):
         parse({}, "my.yaml")
     assert refusal(tasks=[]) == "my.yaml: tasks: expected at least one task, found none"
@@ -36,7 +36,7 @@ def test_everything_has_a_default_but_the_tasks() -> None:
 def test_with_an_objective_the_default_draws_what_counts() -> None:
     said = {"tasks": ["a", "b"], "objective": "a"}
     config = parse(said, "my.yaml")
-    assert config.policy == {"name": "aimed"}
+    assert config.policy == {"name": "worth"}
     policy = build_decider(config, replace(FACTS, steps=1, objective=("a",)))
     assert policy.probabilities().tolist() == [0.95, 0.05]
     assert parse({**said, "policy": "random"}, "my.yaml").policy == {"name": "random"}

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from bursar.config import RunConfig, build_decider
 from bursar.journal import Evaluation, Opening, Shares, Step, read
-from bursar.policies import DevScore, Draw, Gain, Outcome, Policy, Random
+from bursar.policies import DevScore, Draw, Gain, Outcome, Policy
 from bursar.rng import seed_for, stream
 from bursar.run_info import RunInfo
 from bursar.tasks.batches import Batch
@@ -321,6 +321,7 @@ def test_the_best_model_is_kept_or_the_last(toys: Toys, toy: Toy, tmp_path: Path
     results = {}
     for keep in ("best", "last"):
         config = toy(
+            policy="random",
             optimizer=rough,
             budget={"steps": 24, "batch": 4},
             evaluate={"every": 2, "keep": keep},
@@ -396,10 +397,6 @@ def test_digits_are_learned(tmp_path: Path) -> None:
         assert blind is not None
         # Five standard errors of an accuracy on 400 examples: below 1e-6 for a blind model.
         assert result.tasks[task.name].score > blind + 5 * np.sqrt(blind * (1 - blind) / 400)
-
-
-def test_random_is_what_a_run_does_unless_it_is_told_otherwise(toy: Toy) -> None:
-    assert toy().policy == {"name": Random.name}
 
 
 def test_a_run_can_hold_out_its_dev_split_from_training(tmp_path: Path) -> None:

@@ -489,7 +489,8 @@ def test_a_decider_that_differs_between_ranks_stops_the_run(
         return original(self) | {"mood": os.environ["RANK"] if late else "0"}
 
     budget = {"steps": 200, "batch": 4}
-    config = toy(budget=budget, evaluate={"every": 200}, checkpoint={"every": 10})
+    every = {"evaluate": {"every": 200}, "checkpoint": {"every": 10}}
+    config = toy(policy="random", budget=budget, **every)
 
     def work() -> None:
         with patch.object(Random, "state_dict", differing):

@@ -151,9 +151,8 @@ OF_MACHINE = ("data", "device", "code")
 """Keys in which runs of one study may differ from machine to machine."""
 
 
-def _default_policy(values: Mapping[str, Any]) -> str:
-    """Return who decides in a run that names no decider."""
-    return "random" if values.get("objective") is None else "aimed"
+DEFAULT_POLICY = "worth"
+"""Who decides in a run that names no decider."""
 
 
 _KEYS: dict[str, Any] = dict.fromkeys(FAMILIES, (dict[str, Any] | None, None))
@@ -251,7 +250,7 @@ class RunConfig(_Deciders):  # type: ignore[misc]
         if isinstance(values, Mapping):
             said = [key for key in FAMILIES if values.get(key) is not None]
             if not said:
-                return {**values, "policy": _default_policy(values)}
+                return {**values, "policy": DEFAULT_POLICY}
             if len(said) > 1:
                 raise ValueError(
                     f"expected one of {', '.join(FAMILIES)}, found {' and '.join(said)}"
