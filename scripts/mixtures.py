@@ -129,6 +129,8 @@ are. One more claim is tested, on which nothing depends:
 
 12. Over the ten pairs of `glue` and `eighteen` it is above uniform draws, p < 0.05.
 
+Rules 9 to 12 held: `worth` is the default.
+
 A rule that does not hold is reported as not held.
 """
 
