@@ -190,7 +190,7 @@ class RunConfig(_Deciders):  # type: ignore[misc]
 
     >>> config = RunConfig(tasks=["digits/left", "digits/right"], budget={"steps": 50})
     >>> config.policy, config.budget.batch
-    ({'name': 'random'}, 16)
+    ({'name': 'worth'}, 16)
     """
 
     name: str = Field(default="run", pattern=f"^{NAME}$")
