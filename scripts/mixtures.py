@@ -129,8 +129,8 @@ are. One more claim is tested, on which nothing depends:
 
 12. Over the ten pairs of `glue` and `eighteen` it is above uniform draws, p < 0.05.
 
-Rules 9 to 12 held: `worth` is the default. What they do not show is in docs/results.md; temperature 5
-was left out in `eighteen` and `glue-long` to save time, and with seed 101 it had been better there.
+Rules 9 to 12 held: `worth` is the default. What they do not show is in docs/results.md; temperature
+5 was left out in `eighteen` and `glue-long` to save time, and with seed 101 it had been better.
 
 A rule that does not hold is reported as not held.
 """
