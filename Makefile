@@ -27,7 +27,7 @@ $(DEV): pyproject.toml constraints.txt | $(BIN)/python
 	touch $(DEMO) $(DEV)
 
 demo: $(DEMO)
-	$(BIN)/bursar demo
+	$(BIN)/taskmix demo
 
 lint: setup
 	$(BIN)/ruff check .

@@ -18,13 +18,13 @@ import torch
 from harness import Result, median_ratio
 from transformers import BertConfig, BertModel
 
-from bursar.config import RunConfig
-from bursar.journal import Journal, Opening
-from bursar.models.conditional import PARTS, ConditionalEncoder, condition
-from bursar.selection import MTUncertainty
-from bursar.training.assembly import assemble
-from bursar.training.engine import Engine
-from bursar.training.selecting import Chosen, SelectionDriver
+from taskmix.config import RunConfig
+from taskmix.journal import Journal, Opening
+from taskmix.models.conditional import PARTS, ConditionalEncoder, condition
+from taskmix.selection import MTUncertainty
+from taskmix.training.assembly import assemble
+from taskmix.training.engine import Engine
+from taskmix.training.selecting import Chosen, SelectionDriver
 
 TASKS = [f"task-{number}" for number in range(8)]
 SEQUENCES, TOKENS = 16, 64

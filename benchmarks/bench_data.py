@@ -7,10 +7,10 @@ from pathlib import Path
 
 from harness import Result, seconds
 
-from bursar.models.encoders import packaged_minilm
-from bursar.tasks import catalogue
-from bursar.tasks.encoding import encode
-from bursar.tasks.tokenizer import Tokenizer
+from taskmix.models.encoders import packaged_minilm
+from taskmix.tasks import catalogue
+from taskmix.tasks.encoding import encode
+from taskmix.tasks.tokenizer import Tokenizer
 
 TASKS = [
     "glue/cola",
@@ -47,7 +47,7 @@ def _encode_all(tokenizer: Tokenizer, cache: Path) -> int:
 
 def reading_and_tokenising() -> list[Result]:
     """All of the real tasks once, by the time that the processor spent, and then again."""
-    if not os.environ.get("BURSAR_DATA"):
+    if not os.environ.get("TASKMIX_DATA"):
         return []
     tokenizer = Tokenizer.from_folder(packaged_minilm(), max_length=128)
     with tempfile.TemporaryDirectory() as folder:

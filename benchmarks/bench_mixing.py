@@ -19,10 +19,10 @@ from transformers import (
     TrainingArguments,
 )
 
-import bursar
-from bursar.models.encoders import packaged_minilm, quiet
-from bursar.tasks import catalogue
-from bursar.tasks.rows import TextRow
+import taskmix
+from taskmix.models.encoders import packaged_minilm, quiet
+from taskmix.tasks import catalogue
+from taskmix.tasks.rows import TextRow
 
 TASKS = ["glue/mrpc", "glue/rte", "glue/cola", "glue/sst2"]
 LAYERS, BATCH, STEPS, ROWS = 2, 16, 12, 1000
@@ -111,11 +111,11 @@ def _training(make: Callable[..., Trainer], **more: object) -> Callable[[], None
 
 def against_interleaving() -> list[Result]:
     """Batches of one task from length buckets, and batches of all tasks, padded as they come."""
-    if not os.environ.get("BURSAR_DATA"):
+    if not os.environ.get("TASKMIX_DATA"):
         return []
     from datasets import interleave_datasets
 
-    from bursar.integrations.transformers import MixtureTrainer
+    from taskmix.integrations.transformers import MixtureTrainer
 
     sets = _sets()
     lengths = {name: [len(ids) for ids in each["input_ids"]] for name, each in sets.items()}
@@ -123,7 +123,7 @@ def against_interleaving() -> list[Result]:
     theirs = _training(Trainer, train_dataset=mixed)
 
     def ours(**options: object) -> Trainer:
-        return MixtureTrainer(policy=bursar.Random(TASKS), lengths=lengths, **options)
+        return MixtureTrainer(policy=taskmix.Random(TASKS), lengths=lengths, **options)
 
     ratio = median_ratio(theirs, _training(ours, train_dataset=sets), repeats=3)
     name = "Trainer with our sampler / interleave_datasets, examples/s"
@@ -132,16 +132,16 @@ def against_interleaving() -> list[Result]:
 
 def against_one_data_set() -> list[Result]:
     """What the sampler costs where there is nothing to win: one data set, no buckets."""
-    if not os.environ.get("BURSAR_DATA"):
+    if not os.environ.get("TASKMIX_DATA"):
         return []
-    from bursar.integrations.transformers import MixtureTrainer
+    from taskmix.integrations.transformers import MixtureTrainer
 
     # All examples of one length, so that both do the same work whatever their order.
     only = _sets()["glue/mrpc"].map(lambda row: {k: _fixed(v) for k, v in row.items()})
     alone = _training(Trainer, train_dataset=only)
 
     def ours(**options: object) -> Trainer:
-        return MixtureTrainer(policy=bursar.Random(["mrpc"]), **options)
+        return MixtureTrainer(policy=taskmix.Random(["mrpc"]), **options)
 
     ratio = median_ratio(alone, _training(ours, train_dataset={"mrpc": only}), repeats=9)
     name = "Trainer with our sampler / Trainer alone, one data set"

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 from harness import Result, median_ratio, microseconds
 
-from bursar.offpolicy import Evolution, Exact, Log, Totals, improve, objective
-from bursar.rng import stream
+from taskmix.offpolicy import Evolution, Exact, Log, Totals, improve, objective
+from taskmix.rng import stream
 
 
 def random_log(seed: int, tasks: int, steps: int) -> Log:

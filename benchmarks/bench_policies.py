@@ -7,7 +7,7 @@ import numpy as np
 from harness import Result, microseconds, seconds
 from numpy.typing import NDArray
 
-from bursar import (
+from taskmix import (
     ActivePrioritization,
     Annealed,
     Cycle,
@@ -24,8 +24,8 @@ from bursar import (
     Thompson,
     Worth,
 )
-from bursar.bandit import compare
-from bursar.rng import stream
+from taskmix.bandit import compare
+from taskmix.rng import stream
 
 Tasks = list[str]
 

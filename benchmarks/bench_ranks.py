@@ -11,13 +11,13 @@ import torch.distributed as dist
 from harness import Result, seconds
 from torch import multiprocessing
 
-from bursar.config import RunConfig, build_decider
-from bursar.journal import Journal, Opening
-from bursar.training.assembly import Assembled, assemble
-from bursar.training.engine import Engine
-from bursar.training.policy import PolicyDriver
-from bursar.training.prepare import run_info_of
-from bursar.training.ranks import ALONE, Ranks, joined
+from taskmix.config import RunConfig, build_decider
+from taskmix.journal import Journal, Opening
+from taskmix.training.assembly import Assembled, assemble
+from taskmix.training.engine import Engine
+from taskmix.training.policy import PolicyDriver
+from taskmix.training.prepare import run_info_of
+from taskmix.training.ranks import ALONE, Ranks, joined
 
 TASKS = ["glue/mrpc", "glue/rte", "glue/cola", "glue/sst2"]
 STEPS, REPEATS, GOAL = 8, 5, 1.7
@@ -31,7 +31,7 @@ def _config() -> RunConfig:
         policy={"name": "cycle", "ratio": dict.fromkeys(TASKS, 1)},
         budget={"steps": 100_000, "batch": 32},
         device="cpu",
-        data=os.environ["BURSAR_DATA"],
+        data=os.environ["TASKMIX_DATA"],
     )
 
 
@@ -71,7 +71,7 @@ def _steps(driver: PolicyDriver) -> None:
 
 def two_ranks_against_one() -> list[Result]:
     """Examples a second of two ranks, over those of one rank: the same batches, the same steps."""
-    if not os.environ.get("BURSAR_DATA") or len(os.sched_getaffinity(0)) < 2:
+    if not os.environ.get("TASKMIX_DATA") or len(os.sched_getaffinity(0)) < 2:
         return []
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -12,8 +12,8 @@ from harness import Result, seconds
 from numpy.typing import NDArray
 from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
 
-from bursar.rng import stream
-from bursar.search import GPHedgeSampler
+from taskmix.rng import stream
+from taskmix.search import GPHedgeSampler
 
 SEEDS, INITIAL, EVALUATIONS = 20, 10, 20
 

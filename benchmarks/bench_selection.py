@@ -3,7 +3,7 @@
 The published way pads every candidate to 128 tokens, scores all of them in one forward pass with
 dropout on, and takes the chosen ones through a second forward and a backward pass. It has no score
 of its own for a regression (it copies another task's); here it gets ours, from the same pass.
-The data are looked for under BURSAR_DATA; without it there is nothing to measure.
+The data are looked for under TASKMIX_DATA; without it there is nothing to measure.
 """
 
 import os
@@ -16,17 +16,17 @@ import numpy as np
 import torch
 from harness import Result, median_ratio, microseconds
 
-from bursar.config import RunConfig
-from bursar.journal import Journal, Opening
-from bursar.models.build import build
-from bursar.selection import MTUncertainty, example_scores
-from bursar.tasks.batches import Batch
-from bursar.training.assembly import tokenizer_of
-from bursar.training.engine import Engine
-from bursar.training.optimizer import trained
-from bursar.training.prepare import Prepared, prepare, resolve
-from bursar.training.scoring import LATEST
-from bursar.training.selecting import SelectionDriver
+from taskmix.config import RunConfig
+from taskmix.journal import Journal, Opening
+from taskmix.models.build import build
+from taskmix.selection import MTUncertainty, example_scores
+from taskmix.tasks.batches import Batch
+from taskmix.training.assembly import tokenizer_of
+from taskmix.training.engine import Engine
+from taskmix.training.optimizer import trained
+from taskmix.training.prepare import Prepared, prepare, resolve
+from taskmix.training.scoring import LATEST
+from taskmix.training.selecting import SelectionDriver
 
 TASKS = ["cola", "sst2", "mrpc", "stsb", "rte", "qnli", "mnli", "qqp"]
 LENGTH = 128
@@ -38,7 +38,7 @@ def configured(freeze: int) -> RunConfig:
         tasks=[f"glue/{task}" for task in TASKS],
         model={"encoder": "minilm", "layers": 3, "freeze": freeze},
         budget={"steps": 1000, "batch": BATCH},
-        data=os.environ["BURSAR_DATA"],
+        data=os.environ["TASKMIX_DATA"],
         device="cpu",
     )
 
@@ -214,5 +214,5 @@ def choice() -> Result:
 
 
 BENCHMARKS = [choice]
-if "BURSAR_DATA" in os.environ:
+if "TASKMIX_DATA" in os.environ:
     BENCHMARKS += [same_choice, mixed_step, a_step, a_step_frozen, a_step_pooled]

@@ -20,17 +20,17 @@ from transformers import (
     TrainingArguments,
 )
 
-from bursar import Outcome, Signal, Worth
-from bursar.config import RunConfig, build_decider
-from bursar.journal import Journal, Opening
-from bursar.models.encoders import packaged_minilm, quiet
-from bursar.rng import stream
-from bursar.tasks import catalogue
-from bursar.tasks.rows import TextRow
-from bursar.training.assembly import assemble
-from bursar.training.engine import Engine
-from bursar.training.policy import PolicyDriver
-from bursar.training.prepare import run_info_of
+from taskmix import Outcome, Signal, Worth
+from taskmix.config import RunConfig, build_decider
+from taskmix.journal import Journal, Opening
+from taskmix.models.encoders import packaged_minilm, quiet
+from taskmix.rng import stream
+from taskmix.tasks import catalogue
+from taskmix.tasks.rows import TextRow
+from taskmix.training.assembly import assemble
+from taskmix.training.engine import Engine
+from taskmix.training.policy import PolicyDriver
+from taskmix.training.prepare import run_info_of
 
 TASKS = ["glue/mrpc", "glue/rte", "glue/cola", "glue/sst2"]
 STEPS = 20
@@ -51,12 +51,12 @@ def _config(layers: int) -> RunConfig:
         model={"encoder": "minilm", "layers": layers},
         budget={"steps": 100_000, "batch": 16},
         optimizer={"lr": 1e-5},
-        data=os.environ.get("BURSAR_DATA"),
+        data=os.environ.get("TASKMIX_DATA"),
     )
 
 
 def against_a_bare_loop() -> Result:
-    """The same batches through the same model, with and without everything that bursar adds."""
+    """The same batches through the same model, with and without everything that taskmix adds."""
     ours = _driver(_config(2))
     loader = ours.engine.loader
     batches = [loader.next(name) for name, _ in zip(cycle(TASKS), range(8), strict=False)]
@@ -99,7 +99,7 @@ def against_the_transformers_trainer() -> Result:
             ours.advance()
 
     ratio = median_ratio(theirs, our_steps, repeats=5)
-    return Result("bursar / transformers Trainer, examples/s", ratio, "x", ">= 3", ratio >= 3)
+    return Result("taskmix / transformers Trainer, examples/s", ratio, "x", ">= 3", ratio >= 3)
 
 
 def deciding() -> Result:
@@ -129,7 +129,7 @@ def measuring() -> Result:
         policy={"name": "worth"},
         budget={"steps": 500, "batch": 16},
         optimizer={"lr": 1e-4},
-        data=os.environ.get("BURSAR_DATA"),
+        data=os.environ.get("TASKMIX_DATA"),
     )
     ours = _driver(config)
     measured, spent, skills = ours._skill, 0.0, 0

@@ -13,8 +13,8 @@ from collections.abc import Callable
 import numpy as np
 from harness import Result, median_ratio, microseconds
 
-from bursar.rng import stream
-from bursar.uncertainty import bald, joint_mutual_information
+from taskmix.rng import stream
+from taskmix.uncertainty import bald, joint_mutual_information
 
 PASSES = 20
 Benchmark = Callable[[], Result]

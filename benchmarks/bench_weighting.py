@@ -10,12 +10,12 @@ from harness import Result, median_ratio
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bursar.models.build import build
-from bursar.models.spec import ModelSpec
-from bursar.tasks.batches import FROZEN_STATES, ready_batch
-from bursar.tasks.kinds import Classify
-from bursar.tasks.tokenizer import Tokenizer
-from bursar.weighting.deltas import Deltas
+from taskmix.models.build import build
+from taskmix.models.spec import ModelSpec
+from taskmix.tasks.batches import FROZEN_STATES, ready_batch
+from taskmix.tasks.kinds import Classify
+from taskmix.tasks.tokenizer import Tokenizer
+from taskmix.weighting.deltas import Deltas
 
 WIDTH, DEV = 512, 256
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # One run on several machines: sbatch slurm-run.sh FILE FOLDER
-#SBATCH --job-name=bursar-run
+#SBATCH --job-name=taskmix-run
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
 #SBATCH --gpus-per-node=4
@@ -15,7 +15,7 @@ srun torchrun \
     --nnodes "$SLURM_NNODES" --nproc-per-node "${SLURM_GPUS_ON_NODE:-1}" \
     --rdzv-backend c10d --rdzv-id "$SLURM_JOB_ID" --rdzv-endpoint "$first:${PORT:-29500}" \
     --max-restarts 3 --signals-to-handle SIGTERM,SIGINT,SIGUSR1 --shutdown-timeout 240 \
-    -m bursar run "$1" --out "$2" --resume &
+    -m taskmix run "$1" --out "$2" --resume &
 launch=$!
 
 # Slurm warns this script 300 seconds before the time is over, and it passes the warning on.

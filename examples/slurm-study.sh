@@ -1,6 +1,6 @@
 #!/bin/bash
 # A study that several workers share: sbatch slurm-study.sh FILE FOLDER POLICIES SEEDS
-#SBATCH --job-name=bursar-study
+#SBATCH --job-name=taskmix-study
 #SBATCH --array=1-8
 #SBATCH --gpus=1
 #SBATCH --time=04:00:00
@@ -10,7 +10,7 @@
 
 # Every worker has the same command. STORAGE is postgresql://USER@HOST/DATABASE, and FOLDER is on a
 # disk that all machines see.
-bursar compare "$1" --out "$2" --policies "$3" --seeds "$4" --storage "$STORAGE" &
+taskmix compare "$1" --out "$2" --policies "$3" --seeds "$4" --storage "$STORAGE" &
 worker=$!
 trap 'kill -USR1 "$worker"' USR1 TERM
 wait "$worker"

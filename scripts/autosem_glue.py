@@ -22,11 +22,11 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from bursar.config import RunConfig, changed, decided_by, load
-from bursar.files import write_whole
-from bursar.studies.autosem import AutosemSettings, autosem
-from bursar.studies.autosem.spent import StageCost
-from bursar.training.run import run
+from taskmix.config import RunConfig, changed, decided_by, load
+from taskmix.files import write_whole
+from taskmix.studies.autosem import AutosemSettings, autosem
+from taskmix.studies.autosem.spent import StageCost
+from taskmix.training.run import run
 
 FILE = Path(__file__).parent.parent / "examples" / "autosem-glue.yaml"
 PRIMARIES = ("glue/rte", "glue/mrpc")

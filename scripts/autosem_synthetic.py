@@ -3,7 +3,7 @@
     python scripts/autosem_synthetic.py --out OUTCOMES [--seeds 10] [--workers 2]
 
 Each outcome is a JSON file in OUTCOMES and is not made again; a study that was killed goes on. The
-tasks are those of `bursar.studies.auxiliaries`. The goals, written before the runs, over ten seeds:
+tasks are those of `taskmix.studies.auxiliaries`. The goals, written before the runs, over ten seeds:
 
 - the helpful auxiliary (`shared`) is selected in at least 8, the permuted one in at most 2;
 - where stage 2 has all three (without selection), the permuted one gets 0, or the lowest share of
@@ -22,9 +22,9 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from bursar.files import write_whole
-from bursar.studies.autosem import AutosemResult, AutosemSettings, autosem
-from bursar.studies.auxiliaries import AUXILIARIES, PRIMARY, auxiliary_tasks, network
+from taskmix.files import write_whole
+from taskmix.studies.autosem import AutosemResult, AutosemSettings, autosem
+from taskmix.studies.auxiliaries import AUXILIARIES, PRIMARY, auxiliary_tasks, network
 
 CONFIG = {
     "budget": {"steps": 400, "batch": 16},

@@ -10,7 +10,7 @@ import argparse
 
 import numpy as np
 
-from bursar.studies.counterfactual_bandit import (
+from taskmix.studies.counterfactual_bandit import (
     Closed,
     counterfactual_bandit,
     phased_ways,

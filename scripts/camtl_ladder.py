@@ -2,7 +2,7 @@
 
     python scripts/camtl_ladder.py --runs studies/camtl --out docs/outcomes/camtl
 
-BURSAR_DATA names the folder of the official data sets. Every finished run is a JSON file in OUT and
+TASKMIX_DATA names the folder of the official data sets. Every finished run is a JSON file in OUT and
 is not run again, an unfinished one is resumed; the tables are printed from what is there. Start it
 once a core with seeds of its own.
 
@@ -45,15 +45,15 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # start one a core, each with seeds of its own
 
-from bursar.config import RunConfig, changed
-from bursar.files import write_whole
-from bursar.journal import SelectionStep, Step, read
-from bursar.studies.adapt import adapt
-from bursar.studies.analyse import task_sigma
-from bursar.tasks.sizes import rows_of
-from bursar.training.folder import CHECKPOINTS, JOURNAL, RUN, Finished, config_of
-from bursar.training.prepare import resolve
-from bursar.training.run import resume_run, run
+from taskmix.config import RunConfig, changed
+from taskmix.files import write_whole
+from taskmix.journal import SelectionStep, Step, read
+from taskmix.studies.adapt import adapt
+from taskmix.studies.analyse import task_sigma
+from taskmix.tasks.sizes import rows_of
+from taskmix.training.folder import CHECKPOINTS, JOURNAL, RUN, Finished, config_of
+from taskmix.training.prepare import resolve
+from taskmix.training.run import resume_run, run
 
 GLUE = [f"glue/{name}" for name in ("cola", "sst2", "mrpc", "stsb", "rte", "qnli", "mnli", "qqp")]
 SUPERGLUE = [f"superglue/{name}" for name in ("cb", "copa", "multirc", "wic", "wsc")]
@@ -142,7 +142,7 @@ class Study:
             evaluate={"examples": self.options.examples, "every": max(1, steps // 4)},
             precision="bfloat16",
             seed=seed,
-            data=os.environ["BURSAR_DATA"],
+            data=os.environ["TASKMIX_DATA"],
             device="cpu",
         )
 

@@ -7,9 +7,9 @@ the tasks' shares and the model's uncertainties.
 import sys
 from pathlib import Path
 
-from bursar.report.figures import convergence
-from bursar.report.history import read_history
-from bursar.training.folder import JOURNAL
+from taskmix.report.figures import convergence
+from taskmix.report.history import read_history
+from taskmix.training.folder import JOURNAL
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ python scripts/coverage.py [--logs 2000] [--seed 1]
 
 import argparse
 
-from bursar.studies.coverage import METHODS, Cell, Coverage, coverage, grid
+from taskmix.studies.coverage import METHODS, Cell, Coverage, coverage, grid
 
 #: What is promised, in percent.
 PROMISED = (92.0, 98.0)

@@ -12,7 +12,7 @@ from statistics import mean
 
 import torch
 
-from bursar.studies.multimnist import (
+from taskmix.studies.multimnist import (
     METHODS,
     TASKS,
     PairFeed,
@@ -22,7 +22,7 @@ from bursar.studies.multimnist import (
     read_pairs,
     sgd,
 )
-from bursar.training.rounds import Rounds
+from taskmix.training.rounds import Rounds
 
 
 def arguments() -> argparse.Namespace:

@@ -6,11 +6,11 @@
 import sys
 from pathlib import Path
 
-from bursar.journal import Opening, Round
-from bursar.report.figures import weighting
-from bursar.report.history import History
-from bursar.studies.multimnist import TASKS
-from bursar.studies.target_results import TargetResult
+from taskmix.journal import Opening, Round
+from taskmix.report.figures import weighting
+from taskmix.report.history import History
+from taskmix.studies.multimnist import TASKS
+from taskmix.studies.target_results import TargetResult
 
 
 def named(values: list[float]) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
     python scripts/five_nlu.py --out OUTCOMES
 
-BURSAR_DATA names the folder of the official data sets. Every finished run is a JSON file in
+TASKMIX_DATA names the folder of the official data sets. Every finished run is a JSON file in
 OUTCOMES and is not run again, an unfinished one is resumed; the tables are printed from what is
 there.
 """
@@ -20,15 +20,15 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # start one a core, each with seeds of its own
 
-from bursar.config import RunConfig, changed, load
-from bursar.journal import Evaluation, Round, read
-from bursar.studies.target_results import TargetResult, TargetResults, paired, table
-from bursar.training import checkpoints
-from bursar.training.evaluation import baseline
-from bursar.training.folder import CHECKPOINTS, JOURNAL, MODEL, RUN
-from bursar.training.inference import load_run
-from bursar.training.prepare import read_split, resolve, tokenizer_of
-from bursar.training.run import resume_run, run
+from taskmix.config import RunConfig, changed, load
+from taskmix.journal import Evaluation, Round, read
+from taskmix.studies.target_results import TargetResult, TargetResults, paired, table
+from taskmix.training import checkpoints
+from taskmix.training.evaluation import baseline
+from taskmix.training.folder import CHECKPOINTS, JOURNAL, MODEL, RUN
+from taskmix.training.inference import load_run
+from taskmix.training.prepare import read_split, resolve, tokenizer_of
+from taskmix.training.run import resume_run, run
 
 FILE = Path(__file__).parent.parent / "examples" / "five-nlu.yaml"
 SHARE = 0.25  # the paper's

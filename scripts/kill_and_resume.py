@@ -32,19 +32,19 @@ from typing import Any
 import sklearn.datasets  # noqa: F401 (here, so that no fork has to load it)
 import torch
 
-from bursar.config import RunConfig
-from bursar.errors import RunInterruptedError, StoppedError
-from bursar.journal import Journal, read, without_times
-from bursar.policies import POLICIES
-from bursar.records import UnitRecord
-from bursar.selection import SELECTORS
-from bursar.training import change, checkpoints, engine, session
-from bursar.training.change import CHANGE, change_tasks
-from bursar.training.folder import JOURNAL, RUN, SCORES, config_of
-from bursar.training.rounds import Rounds
-from bursar.training.run import resume_run, run
-from bursar.training.stepper import Stepper
-from bursar.weighting import WEIGHTINGS
+from taskmix.config import RunConfig
+from taskmix.errors import RunInterruptedError, StoppedError
+from taskmix.journal import Journal, read, without_times
+from taskmix.policies import POLICIES
+from taskmix.records import UnitRecord
+from taskmix.selection import SELECTORS
+from taskmix.training import change, checkpoints, engine, session
+from taskmix.training.change import CHANGE, change_tasks
+from taskmix.training.folder import JOURNAL, RUN, SCORES, config_of
+from taskmix.training.rounds import Rounds
+from taskmix.training.run import resume_run, run
+from taskmix.training.stepper import Stepper
+from taskmix.weighting import WEIGHTINGS
 
 TASKS = ("digits/left", "digits/right", "digits/larger")
 OPTIONS: dict[str, dict[str, Any]] = {

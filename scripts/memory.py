@@ -19,7 +19,7 @@ WORDS = ["the", "red", "old", "small", "cat", "dog", "house", "river", "runs", "
 
 def generate(path: Path, rows: int) -> None:
     """A CSV file of so many rows."""
-    from bursar.rng import stream
+    from taskmix.rng import stream
 
     rng = stream(1, "memory")
     with path.open("w") as file:
@@ -33,8 +33,8 @@ def generate(path: Path, rows: int) -> None:
 
 def train(folder: Path, rows: int, out: str) -> None:
     """A few steps on a task of so many rows; prints the peak memory of this process."""
-    from bursar.config import RunConfig
-    from bursar.training.run import run
+    from taskmix.config import RunConfig
+    from taskmix.training.run import run
 
     files = {"train": str(folder / f"{rows}.csv"), "dev": str(folder / "1000.csv")}
     task = {"name": "big", **files, "text": "text", "label": "label", "labels": ["0", "1"]}

@@ -4,7 +4,7 @@
     python scripts/mixtures.py compare SUITE --runs studies/mixtures --out docs/outcomes/mixtures
     python scripts/mixtures.py table --out docs/outcomes/mixtures
 
-BURSAR_DATA names the folder of the official data sets. What is finished is not run again; a run
+TASKMIX_DATA names the folder of the official data sets. What is finished is not run again; a run
 that was killed goes on. Start one a core, with suites or seeds of its own.
 
 The suites, most of them with an objective over some of their tasks:
@@ -26,7 +26,7 @@ The suites, most of them with an objective over some of their tasks:
 - `glue`, `glue-long`: eight GLUE tasks that count alike, 600 and 2,000 steps.
 
 `headroom` searches for the best fixed shares with one seed: uniform draws and the contestants'
-shares first, then Gaussian-process search (bursar.search.GPHedgeSampler) over the logarithms of the
+shares first, then Gaussian-process search (taskmix.search.GPHedgeSampler) over the logarithms of the
 weights, where there are many tasks of one weight for each of some groups. The best of them is run
 again with two other seeds, so that luck in the search is not taken for headroom.
 
@@ -151,14 +151,14 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from bursar.config import RunConfig, build_decider, changed, load, parse
-from bursar.files import write_whole
-from bursar.policies import Policy
-from bursar.policies.base import in_order
-from bursar.rng import stream
-from bursar.studies.auxiliaries import AUXILIARIES as AUXILIARY_TASKS
-from bursar.studies.auxiliaries import PRIMARY, auxiliary_tasks, network
-from bursar.studies.paired import (
+from taskmix.config import RunConfig, build_decider, changed, load, parse
+from taskmix.files import write_whole
+from taskmix.policies import Policy
+from taskmix.policies.base import in_order
+from taskmix.rng import stream
+from taskmix.studies.auxiliaries import AUXILIARIES as AUXILIARY_TASKS
+from taskmix.studies.auxiliaries import PRIMARY, auxiliary_tasks, network
+from taskmix.studies.paired import (
     LOSSES,
     SCORES,
     Unit,
@@ -166,8 +166,8 @@ from bursar.studies.paired import (
     interval_words,
     p_words,
 )
-from bursar.training.prepare import resolve, run_info_before
-from bursar.training.run import by_name, run
+from taskmix.training.prepare import resolve, run_info_before
+from taskmix.training.run import by_name, run
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 GUESSES: dict[str, dict[str, Any]] = {
@@ -239,7 +239,7 @@ class Outcome:
 
 def text(made: Path) -> RunConfig:
     """The example's domains and objective."""
-    return load(EXAMPLES / "text-domains.yaml", [], os.environ["BURSAR_DATA"])
+    return load(EXAMPLES / "text-domains.yaml", [], os.environ["TASKMIX_DATA"])
 
 
 def auxiliaries(made: Path) -> RunConfig:
@@ -279,7 +279,7 @@ def glue_long(made: Path) -> RunConfig:
 
 def eighteen(made: Path) -> RunConfig:
     """The tasks of the example, of every kind, all of which count."""
-    tasks = load(EXAMPLES / "eighteen.yaml", [], os.environ["BURSAR_DATA"]).tasks
+    tasks = load(EXAMPLES / "eighteen.yaml", [], os.environ["TASKMIX_DATA"]).tasks
     return _small({"tasks": tasks}, steps=900, examples=300)
 
 
@@ -363,12 +363,12 @@ def _small(values: Mapping[str, Any], steps: int = 400, examples: int = 500) -> 
         "budget": {"steps": steps, "batch": 16},
         "evaluate": {"every": steps, "examples": examples, "keep": "last"},
     }
-    whole = {**SMALL, **length, **values, "data": os.environ["BURSAR_DATA"]}
+    whole = {**SMALL, **length, **values, "data": os.environ["TASKMIX_DATA"]}
     return parse(whole, "mixtures")
 
 
 def _catalogue(name: str) -> Any:
-    [task] = resolve(parse({"tasks": [name], "data": os.environ["BURSAR_DATA"]}, name))
+    [task] = resolve(parse({"tasks": [name], "data": os.environ["TASKMIX_DATA"]}, name))
     return task
 
 
@@ -471,7 +471,7 @@ class Mixtures:
         """Search for the best fixed shares, and run them again with other seeds."""
         import optuna
 
-        from bursar.search import GPHedgeSampler
+        from taskmix.search import GPHedgeSampler
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         groups = GROUPS.get(self.suite, [[task] for task in self.info.tasks])

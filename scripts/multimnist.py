@@ -18,8 +18,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # a run a core beats several core
 
 import torch
 
-from bursar.studies.multimnist import METHODS, TASKS, Data, Setting, read_pairs, trained
-from bursar.studies.target_results import Job, TargetResult, TargetResults, table
+from taskmix.studies.multimnist import METHODS, TASKS, Data, Setting, read_pairs, trained
+from taskmix.studies.target_results import Job, TargetResult, TargetResults, table
 
 
 def arguments() -> argparse.Namespace:

@@ -5,7 +5,7 @@ python scripts/promises.py [--logs 200]
 
 import argparse
 
-from bursar.studies.coverage import Promise, promises
+from taskmix.studies.coverage import Promise, promises
 
 
 def main() -> None:

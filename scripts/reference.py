@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import bursar
+import taskmix
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
 ROOMS = (
@@ -31,13 +31,13 @@ ROOMS = (
 
 def names() -> Iterator[tuple[str, Any]]:
     """Every public name with what it is, the top of the house first."""
-    for name in sorted(bursar.__all__):
+    for name in sorted(taskmix.__all__):
         if name != "__version__":
-            yield f"bursar.{name}", getattr(bursar, name)
+            yield f"taskmix.{name}", getattr(taskmix, name)
     for room in ROOMS:
-        module = import_module(f"bursar.{room}")
+        module = import_module(f"taskmix.{room}")
         for name in sorted(module.__all__):
-            yield f"bursar.{room}.{name}", getattr(module, name)
+            yield f"taskmix.{room}.{name}", getattr(module, name)
 
 
 def page() -> str:
@@ -45,7 +45,7 @@ def page() -> str:
         "# Reference",
         "",
         "Made from the docstrings by `python scripts/reference.py`. The names at the top are what",
-        "`import bursar` gives; below them stand the rooms that are public too. Everything else is",
+        "`import taskmix` gives; below them stand the rooms that are public too. Everything else is",
         "internal and may change.",
         "",
     ]

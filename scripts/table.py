@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from statistics import mean
 
-from bursar.training.folder import SCORES, Finished, finished
+from taskmix.training.folder import SCORES, Finished, finished
 
 
 def main() -> None:

@@ -19,16 +19,16 @@ def missing(what: str) -> None:
 @pytest.fixture(scope="session")
 def data() -> Path:
     """The folder of real data sets."""
-    named = os.environ.get("BURSAR_DATA")
+    named = os.environ.get("TASKMIX_DATA")
     if not named:
-        missing("BURSAR_DATA")
+        missing("TASKMIX_DATA")
     return Path(str(named))
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Encoded splits of tests stay out of the user's cache."""
-    os.environ["BURSAR_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    os.environ["TASKMIX_CACHE"] = str(tmp_path_factory.mktemp("cache"))
 
 
 class Said(NamedTuple):
@@ -39,19 +39,19 @@ class Said(NamedTuple):
     err: str
 
 
-Bursar = Callable[..., Said]
+Taskmix = Callable[..., Said]
 
 
 @pytest.fixture
-def bursar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bursar:
+def taskmix(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Taskmix:
     """Runs the command line in this process."""
-    from bursar.cli import main
+    from taskmix.cli import main
 
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.delenv("BURSAR_DATA", raising=False)
+    monkeypatch.delenv("TASKMIX_DATA", raising=False)
 
     def run(*words: str | Path) -> Said:
-        monkeypatch.setattr(sys, "argv", ["bursar", *map(str, words)])
+        monkeypatch.setattr(sys, "argv", ["taskmix", *map(str, words)])
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             main()

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-import bursar as library
-from bursar.errors import UserError
-from bursar.report.page import write_run_report
-from bursar.training.change import change_tasks
-from bursar.training.folder import finished
+import taskmix as library
+from taskmix.errors import UserError
+from taskmix.report.page import write_run_report
+from taskmix.training.change import change_tasks
+from taskmix.training.folder import finished
 
 GARBAGE = ["", "{", "[]", "null", "5", '"x"', '{"a": 1}']
 Change = Callable[[dict[str, Any]], Any]
@@ -72,7 +72,7 @@ def test_scores_of_other_tasks_have_no_report(folder: Path) -> None:
 
 @pytest.mark.parametrize("text", GARBAGE)
 def test_garbage_for_a_model_is_named(text: str, folder: Path) -> None:
-    (folder / "model" / "bursar.json").write_text(text)
+    (folder / "model" / "taskmix.json").write_text(text)
     with pytest.raises(UserError, match="model"):
         library.load(folder)
 
@@ -95,7 +95,7 @@ def test_garbage_for_a_model_is_named(text: str, folder: Path) -> None:
     ],
 )
 def test_a_model_that_says_something_else_is_refused(change: Change, folder: Path) -> None:
-    edit(folder / "model" / "bursar.json", change)
+    edit(folder / "model" / "taskmix.json", change)
     with pytest.raises(UserError):
         library.load(folder)
 
@@ -166,10 +166,10 @@ def test_tasks_are_not_changed_once_the_budget_is_spent(folder: Path) -> None:
         change_tasks(folder, drop=["digits/left"])
 
 
-def test_tasks_to_add_are_read_before_anything_is_done(bursar: Any, folder: Path) -> None:
+def test_tasks_to_add_are_read_before_anything_is_done(taskmix: Any, folder: Path) -> None:
     unfinished(folder)
     for said in ("{", "5", "[1]", ""):
-        answer = bursar("resume", folder, "--steps", "8", "--add", said)
+        answer = taskmix("resume", folder, "--steps", "8", "--add", said)
         assert answer.code == 2
         assert "Traceback" not in answer.err
-    assert "expected YAML" in bursar("resume", folder, "--add", "{").err
+    assert "expected YAML" in taskmix("resume", folder, "--add", "{").err

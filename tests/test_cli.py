@@ -13,11 +13,11 @@ import pytest
 import yaml
 from rich.console import Console
 
-from bursar.config import Objective, RunConfig
-from bursar.journal import Step
-from bursar.progress import Bars, Lines, evaluation_words, live
-from bursar.records import UnitRecord
-from bursar.training.folder import Scores
+from taskmix.config import Objective, RunConfig
+from taskmix.journal import Step
+from taskmix.progress import Bars, Lines, evaluation_words, live
+from taskmix.records import UnitRecord
+from taskmix.training.folder import Scores
 
 SMALL = {
     "encoder": "small",
@@ -30,7 +30,7 @@ SMALL = {
 
 
 Said = Any
-Bursar = Callable[..., Said]
+Taskmix = Callable[..., Said]
 
 
 def table(rows: int, words: tuple[str, str]) -> str:
@@ -73,9 +73,9 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_a_run_prints_its_progress_its_scores_and_where_it_is(
-    bursar: Bursar, project: Path, tmp_path: Path
+    taskmix: Taskmix, project: Path, tmp_path: Path
 ) -> None:
-    said = bursar("run", project, "--out", tmp_path / "run")
+    said = taskmix("run", project, "--out", tmp_path / "run")
     assert said.code == 0, said.err
     assert said.err == ""
     lines = said.out.splitlines()
@@ -97,20 +97,20 @@ def test_a_run_prints_its_progress_its_scores_and_where_it_is(
 
 
 def test_quiet_prints_the_score_and_nothing_else(
-    bursar: Bursar, project: Path, tmp_path: Path
+    taskmix: Taskmix, project: Path, tmp_path: Path
 ) -> None:
-    said = bursar("run", project, "--out", tmp_path / "run", "-q")
+    said = taskmix("run", project, "--out", tmp_path / "run", "-q")
     score = json.loads((tmp_path / "run/scores.json").read_text())["score"]
     assert said == (0, f"{100 * score:.2f}\n", "")
-    assert bursar("resume", tmp_path / "run", "--quiet") == said
+    assert taskmix("resume", tmp_path / "run", "--quiet") == said
 
 
 def test_a_run_goes_to_the_folder_of_its_name_below_the_working_directory(
-    bursar: Bursar, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    taskmix: Taskmix, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     changes = ("--set", "name=other", "--set", "policy=task_size", "--set", "budget.steps=2")
-    assert bursar("run", "project/run.yaml", *changes, "-q").code == 0
+    assert taskmix("run", "project/run.yaml", *changes, "-q").code == 0
     kept = yaml.safe_load((tmp_path / "runs/other/run.yaml").read_text())
     assert kept["policy"] == {"name": "task_size"}
     assert kept["budget"]["steps"] == 2
@@ -118,34 +118,34 @@ def test_a_run_goes_to_the_folder_of_its_name_below_the_working_directory(
 
 
 def test_the_run_file_of_a_folder_gives_the_same_scores_again(
-    bursar: Bursar, project: Path, tmp_path: Path
+    taskmix: Taskmix, project: Path, tmp_path: Path
 ) -> None:
-    assert bursar("run", project, "--out", tmp_path / "one", "-q").code == 0
-    assert bursar("run", tmp_path / "one/run.yaml", "--out", tmp_path / "two", "-q").code == 0
+    assert taskmix("run", project, "--out", tmp_path / "one", "-q").code == 0
+    assert taskmix("run", tmp_path / "one/run.yaml", "--out", tmp_path / "two", "-q").code == 0
     for name in ("scores.json", "run.yaml", "model/model.safetensors", "model/heads.safetensors"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
-def test_a_model_is_scored_and_predicts(bursar: Bursar, project: Path, tmp_path: Path) -> None:
+def test_a_model_is_scored_and_predicts(taskmix: Taskmix, project: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    bursar("run", project, "--out", run, "-q")
+    taskmix("run", project, "--out", run, "-q")
     scores = json.loads((run / "scores.json").read_text())
 
-    assert bursar("evaluate", run, "-q").out == f"{100 * scores['score']:.2f}\n"
-    said = bursar("evaluate", run, "--split", "train")
+    assert taskmix("evaluate", run, "-q").out == f"{100 * scores['score']:.2f}\n"
+    said = taskmix("evaluate", run, "--split", "train")
     assert said.code == 0
     assert "mood" in said.out
     assert "mean" in said.out
 
     new = tmp_path / "new.csv"
     new.write_text("sentence\na good one\na bad one\nsomething else\n")
-    said = bursar("predict", run, "--task", "mood", new)
+    said = taskmix("predict", run, "--task", "mood", new)
     answers = [json.loads(line) for line in said.out.splitlines()]
     assert said.code == 0
     assert len(answers) == 3
     assert set(answers) <= {"good", "bad"}
 
-    dev = bursar("predict", run, "--task", "mood", "dev").out.splitlines()
+    dev = taskmix("predict", run, "--task", "mood", "dev").out.splitlines()
     expected = ["good", "bad"] * 3
     hits = sum(json.loads(line) == label for line, label in zip(dev, expected, strict=True))
     assert hits / 6 == pytest.approx(scores["tasks"]["mood"]["score"])
@@ -155,39 +155,39 @@ def test_a_model_is_scored_and_predicts(bursar: Bursar, project: Path, tmp_path:
         (("predict", run, "--task", "mood", tmp_path / "none.csv"), "found neither"),
         (("evaluate", run, "--split", "exam"), "unknown split 'exam'"),
     ):
-        refused(bursar(*words), sentence)
+        refused(taskmix(*words), sentence)
 
 
-def test_numbers_below_zero_are_labels_like_others(bursar: Bursar, tmp_path: Path) -> None:
+def test_numbers_below_zero_are_labels_like_others(taskmix: Taskmix, tmp_path: Path) -> None:
     project = write_project(tmp_path / "project", tasks=[task(kind="regress")])
     for name in ("mood.csv", "mood-dev.csv"):
         rows = "".join(f"a text {row},{-1 - row}\n" for row in range(8))
         (project.parent / name).write_text("sentence,y\n" + rows)
-    score = bursar("run", project, "--out", tmp_path / "run", "-q")
+    score = taskmix("run", project, "--out", tmp_path / "run", "-q")
     assert score.code == 0
-    assert bursar("evaluate", tmp_path / "run", "-q") == score
+    assert taskmix("evaluate", tmp_path / "run", "-q") == score
 
 
 def test_a_run_that_is_not_finished_is_not_scored(
-    bursar: Bursar, project: Path, tmp_path: Path
+    taskmix: Taskmix, project: Path, tmp_path: Path
 ) -> None:
-    refused(bursar("evaluate", tmp_path / "none"), "none")
+    refused(taskmix("evaluate", tmp_path / "none"), "none")
     (tmp_path / "begun").mkdir()
     (tmp_path / "begun/run.yaml").write_text(project.read_text())
-    refused(bursar("evaluate", tmp_path / "begun"), "expected a finished run", "bursar resume")
+    refused(taskmix("evaluate", tmp_path / "begun"), "expected a finished run", "taskmix resume")
 
 
-def test_tasks_lists_what_is_known_and_found(bursar: Bursar, tmp_path: Path) -> None:
-    said = bursar("tasks")
+def test_tasks_lists_what_is_known_and_found(taskmix: Taskmix, tmp_path: Path) -> None:
+    said = taskmix("tasks")
     assert said.code == 0
     for word in ("digits/larger", "glue/rte", "classify", "regress", "accuracy"):
         assert word in said.out
 
 
-def test_a_comparison_runs_each_policy_once(bursar: Bursar, project: Path, tmp_path: Path) -> None:
+def test_a_comparison_runs_each_policy_once(taskmix: Taskmix, project: Path, tmp_path: Path) -> None:
     words = ("compare", project, "--out", tmp_path / "study", "--seeds", "1,2")
     policies = ("--policies", "random, {name: temperature, temperature: 2}")
-    said = bursar(*words, *policies)
+    said = taskmix(*words, *policies)
     assert said.code == 0, said.err
     assert "temperature(temperature=2), seed 2: step 6/6" in said.out
     assert f"Report: {tmp_path / 'study' / 'report.html'}" in said.out
@@ -195,7 +195,7 @@ def test_a_comparison_runs_each_policy_once(bursar: Bursar, project: Path, tmp_p
     assert len(files) == 4
     before = [file.stat().st_mtime_ns for file in files]
 
-    again = bursar(*words, *policies, "-q")
+    again = taskmix(*words, *policies, "-q")
     assert again.code == 0
     assert "seed 2" not in again.out
     assert (
@@ -208,16 +208,16 @@ def test_a_comparison_runs_each_policy_once(bursar: Bursar, project: Path, tmp_p
     )
     assert [file.stat().st_mtime_ns for file in files] == before
 
-    other = bursar(*words, *policies, "--set", "budget.steps=7")
+    other = taskmix(*words, *policies, "--set", "budget.steps=7")
     refused(other, "there is a run of another configuration here")
 
 
 def test_a_comparison_at_equal_compute_tells_differences_to_its_baseline(
-    bursar: Bursar, project: Path, tmp_path: Path
+    taskmix: Taskmix, project: Path, tmp_path: Path
 ) -> None:
     words = ("compare", project, "--out", tmp_path / "study", "--equal", "compute")
     policies = ("--policies", "{name: exp3s, as: learned}, random", "--baseline", "random")
-    said = bursar(*words, *policies, "--seeds", "1,2")
+    said = taskmix(*words, *policies, "--seeds", "1,2")
     assert said.code == 0, said.err
     assert "learned, seed 2: step 4 (100% of the budget)" in said.out  # 4 x 3 passes for 6 x 2
     for word in ("examples passed", "above random", "p is of a paired t-test."):
@@ -226,19 +226,19 @@ def test_a_comparison_at_equal_compute_tells_differences_to_its_baseline(
     page = (tmp_path / "study" / "report.html").read_text()
     assert "Differences to random" in page
 
-    alone = bursar(*words[:2], "--out", tmp_path / "alone", "-q", "--policies", "random,task_size")
+    alone = taskmix(*words[:2], "--out", tmp_path / "alone", "-q", "--policies", "random,task_size")
     assert "no interval and no test" in alone.out
-    again = bursar("report", tmp_path / "study", "--baseline", "learned")
+    again = taskmix("report", tmp_path / "study", "--baseline", "learned")
     assert again.code == 0, again.err
     assert "Differences to learned" in (tmp_path / "study" / "report.html").read_text()
 
 
-def test_a_plan_says_what_its_budget_counts(bursar: Bursar, project: Path) -> None:
-    said = bursar("plan", project, "--set", "budget.count=compute").out
+def test_a_plan_says_what_its_budget_counts(taskmix: Taskmix, project: Path) -> None:
+    said = taskmix("plan", project, "--set", "budget.count=compute").out
     assert "Budget: as many examples passed forward and backward as in 6 steps, batches" in said
     assert (
         "as many examples as in 6 steps"
-        in bursar("plan", project, "--set", "budget.count=examples").out
+        in taskmix("plan", project, "--set", "budget.count=examples").out
     )
 
 
@@ -261,36 +261,36 @@ def test_a_plan_says_what_its_budget_counts(bursar: Bursar, project: Path) -> No
     ids=str,
 )
 def test_a_comparison_of_nonsense_is_refused(
-    words: tuple[str, ...], sentences: list[str], bursar: Bursar, project: Path, tmp_path: Path
+    words: tuple[str, ...], sentences: list[str], taskmix: Taskmix, project: Path, tmp_path: Path
 ) -> None:
-    refused(bursar("compare", project, "--out", tmp_path / "study", *words), *sentences)
+    refused(taskmix("compare", project, "--out", tmp_path / "study", *words), *sentences)
     assert not (tmp_path / "study").exists()
 
 
-def test_the_demo_compares_three_policies_twice_in_a_row(bursar: Bursar, tmp_path: Path) -> None:
+def test_the_demo_compares_three_policies_twice_in_a_row(taskmix: Taskmix, tmp_path: Path) -> None:
     for _ in range(2):
-        said = bursar("demo", "--out", tmp_path / "demo", "--steps", "12", "--quiet")
+        said = taskmix("demo", "--out", tmp_path / "demo", "--steps", "12", "--quiet")
         assert said.code == 0, said.err
         for word in ("random", "task_size", "temperature", "report.html"):
             assert word in said.out
     assert len(list((tmp_path / "demo").rglob("scores.json"))) == 3
-    refused(bursar("demo", "--out", tmp_path / "none", "--steps", "0"), "budget.steps", "found 0")
+    refused(taskmix("demo", "--out", tmp_path / "none", "--steps", "0"), "budget.steps", "found 0")
     assert not (tmp_path / "none").exists()
 
 
-def test_help_teaches_by_example(bursar: Bursar) -> None:
-    assert "bursar demo" in bursar("--help").out
+def test_help_teaches_by_example(taskmix: Taskmix) -> None:
+    assert "taskmix demo" in taskmix("--help").out
     for command in ("run", "resume", "evaluate", "predict", "tasks", "compare"):
-        said = bursar(command, "--help")
+        said = taskmix(command, "--help")
         assert said.code == 0
-        assert f"\n  bursar {command}" in said.out
+        assert f"\n  taskmix {command}" in said.out
 
 
 def refused(said: Said, *words: str) -> None:
     """One sentence on the error stream, exit code 2, no traceback."""
     assert said.code == 2, said
     [line] = said.err.splitlines()
-    assert line.startswith("bursar: ")
+    assert line.startswith("taskmix: ")
     for word in words:
         assert word in line, line
 
@@ -305,7 +305,7 @@ BAD: dict[str, tuple[dict[str, Any], dict[str, bytes], list[str]]] = {
     "unknown policy": ({"policy": "exp4"}, {}, ["unknown policy 'exp4'", "exp3s", "thompson"]),
     "unknown option": ({"policy": {"name": "exp3s", "nu": 1}}, {}, ["'nu'", "eta", "epsilon"]),
     "unknown task": ({"tasks": ["glue/rtee"]}, {}, ["'glue/rtee'", "did you mean 'glue/rte'"]),
-    "task without data": ({"tasks": ["glue/rte"]}, {}, ["glue/rte", "BURSAR_DATA"]),
+    "task without data": ({"tasks": ["glue/rte"]}, {}, ["glue/rte", "TASKMIX_DATA"]),
     "unknown key of a task": ({"tasks": [task(txt="x")]}, {}, ["mood", "'txt'", "'text'"]),
     "missing key of a task": (
         {"tasks": [{"name": "mood", "dev": "mood-dev.csv", "text": "sentence"}]},
@@ -399,41 +399,41 @@ BAD: dict[str, tuple[dict[str, Any], dict[str, bytes], list[str]]] = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_is_one_sentence_and_nothing_half_written(
-    case: str, bursar: Bursar, tmp_path: Path
+    case: str, taskmix: Taskmix, tmp_path: Path
 ) -> None:
     changes, files, words = BAD[case]
     project = write_project(tmp_path / "project", **changes)
     for name, content in files.items():
         (project.parent / name).write_bytes(content)
     there = sorted(tmp_path.rglob("*"))
-    refused(bursar("run", project, "--out", tmp_path / "out"), *words)
+    refused(taskmix("run", project, "--out", tmp_path / "out"), *words)
     assert sorted(tmp_path.rglob("*")) == there
 
 
-def test_a_run_file_that_is_no_mapping_is_refused(bursar: Bursar, tmp_path: Path) -> None:
+def test_a_run_file_that_is_no_mapping_is_refused(taskmix: Taskmix, tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text("- glue/rte\n")
-    refused(bursar("run", tmp_path / "run.yaml"), "run.yaml", "a mapping", "a list")
-    refused(bursar("run", tmp_path / "none.yaml"), "none.yaml", "No such file")
+    refused(taskmix("run", tmp_path / "run.yaml"), "run.yaml", "a mapping", "a list")
+    refused(taskmix("run", tmp_path / "none.yaml"), "none.yaml", "No such file")
     assert [path.name for path in tmp_path.iterdir()] == ["run.yaml"]
 
 
 def test_a_folder_that_has_a_run_or_cannot_be_one_is_refused(
-    bursar: Bursar, project: Path, tmp_path: Path
+    taskmix: Taskmix, project: Path, tmp_path: Path
 ) -> None:
-    bursar("run", project, "--out", tmp_path / "run", "-q")
-    refused(bursar("run", project, "--out", tmp_path / "run"), "already", "bursar resume")
-    refused(bursar("run", project, "--out", project), "expected a folder")
-    refused(bursar("resume", tmp_path), "expected a run folder")
+    taskmix("run", project, "--out", tmp_path / "run", "-q")
+    refused(taskmix("run", project, "--out", tmp_path / "run"), "already", "taskmix resume")
+    refused(taskmix("run", project, "--out", project), "expected a folder")
+    refused(taskmix("resume", tmp_path), "expected a run folder")
 
 
 def test_a_loss_that_is_no_number_exits_with_1(
-    bursar: Bursar, project: Path, tmp_path: Path
+    taskmix: Taskmix, project: Path, tmp_path: Path
 ) -> None:
     wild = ("--set", "optimizer.lr=1e30", "--set", "budget.steps=20")
-    said = bursar("run", project, "--out", tmp_path / "run", *wild, "-q")
+    said = taskmix("run", project, "--out", tmp_path / "run", *wild, "-q")
     assert said.code == 1
     [line] = said.err.splitlines()
-    assert line.startswith("bursar: task ")
+    assert line.startswith("taskmix: task ")
     assert "step" in line
     assert "no number to go on from" in line
 
@@ -444,7 +444,7 @@ def test_a_loss_that_is_no_number_exits_with_1(
 def test_a_stopped_run_says_how_to_go_on(
     number: int,
     code: int,
-    bursar: Bursar,
+    taskmix: Taskmix,
     project: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -455,21 +455,21 @@ def test_a_stopped_run_says_how_to_go_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(Lines, "advanced", stop)
-        said = bursar("run", project, "--out", tmp_path / "run")
+        said = taskmix("run", project, "--out", tmp_path / "run")
     assert said.code == code
     folder = tmp_path / "run"
     assert said.err == (
-        "bursar: stopped behind step 4 of 6, with a checkpoint; "
-        f"go on by `bursar resume {folder}`\n"
+        "taskmix: stopped behind step 4 of 6, with a checkpoint; "
+        f"go on by `taskmix resume {folder}`\n"
     )
     assert (folder / "checkpoints/step-4").exists()
-    assert bursar("run", project, "--out", folder, "-q").code == 2
-    assert bursar("run", project, "--out", folder, "-q", "--resume").code == 0
+    assert taskmix("run", project, "--out", folder, "-q").code == 2
+    assert taskmix("run", project, "--out", folder, "-q", "--resume").code == 0
 
 
 @pytest.mark.parametrize("moment", ["advanced", "evaluated"])
 def test_a_study_that_is_stopped_at_the_end_of_a_run_does_not_begin_the_next(
-    moment: str, bursar: Bursar, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    moment: str, taskmix: Taskmix, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(self: Lines, at: object, *_: object) -> None:
         if getattr(at, "step", at) == 6:
@@ -479,40 +479,40 @@ def test_a_study_that_is_stopped_at_the_end_of_a_run_does_not_begin_the_next(
     asked = ("compare", project, "--policies", "random,task_size", "--out", folder)
     with monkeypatch.context() as patch:
         patch.setattr(Lines, moment, stop)
-        said = bursar(*asked)
+        said = taskmix(*asked)
     assert said.code == 130
     assert "stopped behind step 6 of 6, with a checkpoint" in said.err
     assert [each.name for each in folder.iterdir()] == ["random"]
-    assert bursar(*asked, "-q").code == 0
+    assert taskmix(*asked, "-q").code == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_a_run_that_is_stopped_before_its_first_step_asks_for_another_start(
-    number: int, bursar: Bursar, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: int, taskmix: Taskmix, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*_: object) -> None:
         signal.raise_signal(number)
 
     before = signal.getsignal(number)
     with monkeypatch.context() as patch:
-        patch.setattr("bursar.training.run.assemble", stop)
-        said = bursar("run", project, "--out", tmp_path / "run")
+        patch.setattr("taskmix.training.run.assemble", stop)
+        said = taskmix("run", project, "--out", tmp_path / "run")
     folder = tmp_path / "run"
-    sentence = f"bursar: {folder}: stopped outside of the run's steps; start it again\n"
+    sentence = f"taskmix: {folder}: stopped outside of the run's steps; start it again\n"
     assert (said.code, said.err) == (75, sentence)
     assert signal.getsignal(number) == before
-    assert bursar("run", project, "--out", folder, "-q", "--resume").code == 0
+    assert taskmix("run", project, "--out", folder, "-q", "--resume").code == 0
 
 
 def test_only_run_and_resume_have_several_ranks(
-    bursar: Bursar, project: Path, monkeypatch: pytest.MonkeyPatch
+    taskmix: Taskmix, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in {"RANK": 0, "WORLD_SIZE": 2, "MASTER_ADDR": "x", "MASTER_PORT": 1}.items():
         monkeypatch.setenv(name, str(value))
-    said = bursar("compare", project, "--policies", "random")
+    said = taskmix("compare", project, "--policies", "random")
     assert (said.code, said.err) == (
         2,
-        "bursar: compare: expected one process, found 2 ranks; only run and resume train with "
+        "taskmix: compare: expected one process, found 2 ranks; only run and resume train with "
         "several\n",
     )
 
@@ -522,35 +522,35 @@ def of_steps(steps: int) -> RunConfig:
 
 
 def test_a_fault_of_the_world_is_one_sentence(
-    bursar: Bursar, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    taskmix: Taskmix, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", "cache")
 
-    monkeypatch.setattr("bursar.training.run.run", full)
-    said = bursar("run", project, "--out", tmp_path / "run", "-q")
+    monkeypatch.setattr("taskmix.training.run.run", full)
+    said = taskmix("run", project, "--out", tmp_path / "run", "-q")
     assert (said.code, said.out) == (1, "")
-    assert said.err == "bursar: [Errno 28] No space left on device: 'cache'\n"
+    assert said.err == "taskmix: [Errno 28] No space left on device: 'cache'\n"
 
 
 def test_a_policy_of_ones_own_lies_beside_the_run_file(
-    bursar: Bursar, project: Path, tmp_path: Path
+    taskmix: Taskmix, project: Path, tmp_path: Path
 ) -> None:
     (project.parent / "a_policy_that_lies_here.py").write_text(
-        "from bursar.policies import Random\n\nclass Mine(Random):\n    pass\n"
+        "from taskmix.policies import Random\n\nclass Mine(Random):\n    pass\n"
     )
     mine = ("--set", "policy=a_policy_that_lies_here:Mine", "--set", "budget.steps=2")
-    said = bursar("run", project, "--out", tmp_path / "run", *mine, "-q")
+    said = taskmix("run", project, "--out", tmp_path / "run", *mine, "-q")
     assert said.code == 0, said.err
 
 
 def test_the_installed_command_answers_without_a_traceback(tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text("tasks: [digits/left]\npolicy: randm\n")
-    command = [sys.executable, "-m", "bursar.cli", "run", str(tmp_path / "run.yaml")]
+    command = [sys.executable, "-m", "taskmix.cli", "run", str(tmp_path / "run.yaml")]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr.startswith(f"bursar: {tmp_path / 'run.yaml'}: policy: unknown policy")
+    assert done.stderr.startswith(f"taskmix: {tmp_path / 'run.yaml'}: policy: unknown policy")
     assert len(done.stderr.splitlines()) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["run.yaml"]
 
@@ -564,11 +564,11 @@ def test_the_installed_command_answers_without_a_traceback(tmp_path: Path) -> No
     ],
 )
 def test_a_module_that_cannot_be_imported_is_one_sentence(
-    bursar: Bursar, project: Path, tmp_path: Path, text: str, reason: str
+    taskmix: Taskmix, project: Path, tmp_path: Path, text: str, reason: str
 ) -> None:
     (project.parent / "a_broken_module.py").write_text(f"{text}\n")
     broken = ("--set", "policy=a_broken_module:Mine")
-    said = bursar("run", project, "--out", tmp_path / "run", *broken)
+    said = taskmix("run", project, "--out", tmp_path / "run", *broken)
     assert said.code == 2
     [sentence] = said.err.splitlines()
     assert f"policy: expected module:Class, found 'a_broken_module:Mine' ({reason}" in sentence
@@ -578,7 +578,7 @@ def test_a_module_that_cannot_be_imported_is_one_sentence(
 def test_files_of_the_working_directory_do_not_stand_for_pythons_own(tmp_path: Path) -> None:
     for name in ("queue", "sklearn", "typer"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('not the right module')\n")
-    command = [sys.executable, "-m", "bursar", "tasks", "--no-sizes"]
+    command = [sys.executable, "-m", "taskmix", "tasks", "--no-sizes"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "digits/left" in done.stdout
@@ -642,7 +642,7 @@ def test_an_evaluation_is_told_by_what_the_run_is_for() -> None:
 
 def test_a_pipe_hears_of_a_long_step_only_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     screen, clock = StringIO(), iter([0.0, 9.0, 11.0, 11.0, 20.0])
-    monkeypatch.setattr("bursar.progress.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("taskmix.progress.time.monotonic", lambda: next(clock))
     lines = Lines(Console(file=screen, width=80), "run", of_steps(10))
     for batch in (1, 2, 3):
         lines.working(f"round 1: batch {batch}")
@@ -650,16 +650,16 @@ def test_a_pipe_hears_of_a_long_step_only_after_a_while(monkeypatch: pytest.Monk
 
 
 def test_autosem_says_what_helps_in_what_ratio_and_at_what_price(
-    bursar: Bursar, tmp_path: Path
+    taskmix: Taskmix, tmp_path: Path
 ) -> None:
     pytest.importorskip("optuna")
     pytest.importorskip("botorch")
     file = write_project(tmp_path)
     words = ("autosem", file, "--primary", "mood", "--rounds", "4", "--batches", "1")
     words += ("--trials", "3", "--initial", "2", "--out", tmp_path / "study")
-    said = bursar(*words, "--quiet")
+    said = taskmix(*words, "--quiet")
     assert said.code == 0
-    said = bursar(*words, "--seeds", "1,2")
+    said = taskmix(*words, "--seeds", "1,2")
     assert said.code == 0
     assert "utility" in said.out
     assert "steps were spent" in said.out
@@ -677,10 +677,10 @@ def test_autosem_says_what_helps_in_what_ratio_and_at_what_price(
     ],
 )
 def test_autosem_refuses_bad_input_in_one_sentence(
-    words: tuple[str, ...], sentence: str, bursar: Bursar, tmp_path: Path
+    words: tuple[str, ...], sentence: str, taskmix: Taskmix, tmp_path: Path
 ) -> None:
     pytest.importorskip("optuna")
-    said = bursar("autosem", write_project(tmp_path), *words, "--out", tmp_path / "study")
+    said = taskmix("autosem", write_project(tmp_path), *words, "--out", tmp_path / "study")
     assert said.code == 2
     assert sentence in said.err
     assert said.err.count("\n") == 1

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar.config import RunConfig, build_decider, changed, dump, load, parse, read_value
-from bursar.config.dialect import write_value
-from bursar.errors import UserError
-from bursar.policies import POLICIES, Policy
-from bursar.run_info import RunInfo
+from taskmix.config import RunConfig, build_decider, changed, dump, load, parse, read_value
+from taskmix.config.dialect import write_value
+from taskmix.errors import UserError
+from taskmix.policies import POLICIES, Policy
+from taskmix.run_info import RunInfo
 
 FACTS = RunInfo({"a": 30, "b": 10}, steps=100, batch=8)
 
@@ -254,7 +254,7 @@ def test_a_policy_may_stand_in_a_file_of_its_own(
 
 
 OWN = """
-from bursar.policies import Random
+from taskmix.policies import Random
 
 class Patient(Random):
     def __init__(self, tasks, patience=1):

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-import bursar
-from bursar.errors import UserError
-from bursar.journal import read, without_times
+import taskmix
+from taskmix.errors import UserError
+from taskmix.journal import read, without_times
 
 EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
 PARTS = EXAMPLES / "own_parts"
@@ -39,7 +39,7 @@ def everything(folder: Path) -> dict[str, Any]:
 
 KILLER = """
 import os, runpy, signal, sys
-from bursar.journal import Journal
+from taskmix.journal import Journal
 write, left = Journal._write, [70]
 
 def last(journal, lines):
@@ -94,10 +94,10 @@ def test_a_network_of_ones_own_on_tasks_of_the_catalogue(tmp_path: Path) -> None
 
 
 def test_a_policy_a_kind_and_an_encoder_from_one_file_beside_the_run_file(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "bursar"]
+    command = [sys.executable, "-m", "taskmix"]
     folder = tmp_path / "run"
     said([*command, "run", str(PARTS / "run.yaml"), "--out", str(folder), "-q"], tmp_path)
-    assert bursar.load(folder, trust_code=True).result.score > 0.6
+    assert taskmix.load(folder, trust_code=True).result.score > 0.6
     refused = subprocess.run(
         [*command, "predict", str(folder), "--task", "mood", "dev"],
         capture_output=True,
@@ -116,6 +116,6 @@ def test_a_run_whose_model_was_made_in_python_is_not_resumed_without_it(tmp_path
     said(script("own_model.py", tmp_path / "run"), tmp_path)
     (tmp_path / "run/scores.json").unlink()
     with pytest.raises(UserError, match=r"this run's model was made in Python, __main__:Net"):
-        bursar.resume(tmp_path / "run")
+        taskmix.resume(tmp_path / "run")
     with pytest.raises(UserError, match="expected a finished run"):
-        bursar.load(tmp_path / "run")
+        taskmix.load(tmp_path / "run")

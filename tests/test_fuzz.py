@@ -1,7 +1,7 @@
 """Hostile run files, options, journals, checkpoints, models and data files.
 
-Whatever is made up here, the answer is a result or one sentence (`BursarError`): no traceback, and
-nothing that was asked is changed without a word. It takes less than a minute; BURSAR_FUZZ=20 takes
+Whatever is made up here, the answer is a result or one sentence (`TaskmixError`): no traceback, and
+nothing that was asked is changed without a word. It takes less than a minute; TASKMIX_FUZZ=20 takes
 twenty times as many examples, other ones each time.
 """
 
@@ -23,25 +23,25 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import bursar as library
-from bursar.config import RunConfig, build_decider, dump, load, parse, read_value
-from bursar.errors import BursarError, UserError
-from bursar.families import FAMILIES
-from bursar.journal import read, repair
-from bursar.models import saving
-from bursar.report.comparison_body import comparison_body
-from bursar.report.folder import read_folder
-from bursar.report.run_body import run_body
-from bursar.run_info import RunInfo
-from bursar.studies.improve import improve_runs
-from bursar.tasks.encoding import encode
-from bursar.tasks.files import FORMATS, from_files
-from bursar.tasks.tokenizer import Tokenizer
-from bursar.training import checkpoints
-from bursar.training.assembly import assemble
-from bursar.training.folder import config_of, finished
+import taskmix as library
+from taskmix.config import RunConfig, build_decider, dump, load, parse, read_value
+from taskmix.errors import TaskmixError, UserError
+from taskmix.families import FAMILIES
+from taskmix.journal import read, repair
+from taskmix.models import saving
+from taskmix.report.comparison_body import comparison_body
+from taskmix.report.folder import read_folder
+from taskmix.report.run_body import run_body
+from taskmix.run_info import RunInfo
+from taskmix.studies.improve import improve_runs
+from taskmix.tasks.encoding import encode
+from taskmix.tasks.files import FORMATS, from_files
+from taskmix.tasks.tokenizer import Tokenizer
+from taskmix.training import checkpoints
+from taskmix.training.assembly import assemble
+from taskmix.training.folder import config_of, finished
 
-TIMES = int(os.environ.get("BURSAR_FUZZ", "1"))
+TIMES = int(os.environ.get("TASKMIX_FUZZ", "1"))
 
 
 def fuzz(examples: int) -> Callable[[Any], Any]:
@@ -60,7 +60,7 @@ def sentence() -> Iterator[None]:
     """A result, or one sentence."""
     try:
         yield
-    except BursarError as error:
+    except TaskmixError as error:
         if "\n" in str(error):
             raise AssertionError(f"more than a sentence: {error}") from error
 
@@ -290,7 +290,7 @@ def test_scores_run_files_and_models_are_read_or_refused(
     done: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     folder = copied(done, tmp_path_factory)
-    names = ["scores.json", "run.yaml", "model/bursar.json", "model/heads.safetensors"]
+    names = ["scores.json", "run.yaml", "model/taskmix.json", "model/heads.safetensors"]
     names += ["model/model.safetensors", "model/config.json", "model/tokenizer.json"]
     path = folder / data.draw(st.sampled_from(names))
     if path.suffix == ".json" and data.draw(st.booleans()):

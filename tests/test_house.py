@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import bursar
+import taskmix
 
-SOURCE = Path(bursar.__file__).parent
+SOURCE = Path(taskmix.__file__).parent
 
 # Each line may use itself and the lines above it. Rooms on one line do not use each other.
 ORDER = [
@@ -47,11 +47,11 @@ def rooms_used(path: Path) -> set[str]:
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            if node.module == "bursar":
-                names.update(f"bursar.{alias.name}" for alias in node.names)
+            if node.module == "taskmix":
+                names.update(f"taskmix.{alias.name}" for alias in node.names)
             elif node.module:
                 names.add(node.module)
-    used = {name.split(".")[1] for name in names if name.startswith("bursar.")}
+    used = {name.split(".")[1] for name in names if name.startswith("taskmix.")}
     return used - {room_of(path)}
 
 
@@ -65,7 +65,7 @@ def test_a_room_uses_only_the_rooms_above_it(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["bursar", "bursar.offpolicy", "bursar.bandit", "bursar.uncertainty", "bursar.cli"]
+    "name", ["taskmix", "taskmix.offpolicy", "taskmix.bandit", "taskmix.uncertainty", "taskmix.cli"]
 )
 def test_importing_the_light_rooms_loads_no_torch(name: str) -> None:
     heavy = ["torch", "transformers", "plotly", "datasets", "pandas"]

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import bursar
-from bursar.errors import RunInterruptedError, UserError
-from bursar.journal import (
+import taskmix
+from taskmix.errors import RunInterruptedError, UserError
+from taskmix.journal import (
     FORMAT,
     MOST_FULL,
     Diagnostics,
@@ -29,7 +29,7 @@ from bursar.journal import (
     repair,
     without_times,
 )
-from bursar.policies import Outcome
+from taskmix.policies import Outcome
 
 
 def opening(tasks: list[str]) -> Opening:
@@ -43,7 +43,7 @@ def names(count: int) -> list[str]:
 def drawn(shares: list[float], *, loss: float | None = 0.5) -> Outcome:
     """A draw from these shares, and its outcome."""
     tasks = names(len(shares))
-    policy = bursar.Fixed(dict(zip(tasks, shares, strict=True)))
+    policy = taskmix.Fixed(dict(zip(tasks, shares, strict=True)))
     return Outcome(policy.ask(np.random.default_rng(1)), loss=loss)
 
 
@@ -96,7 +96,7 @@ def test_what_was_appended_survives_a_killed_process(path: Path) -> None:
     script = f"""
 import os, signal
 from pathlib import Path
-from bursar.journal import Journal, Opening, Step
+from taskmix.journal import Journal, Opening, Step
 journal = Journal.create(Path({str(path)!r}), Opening("demo", ["a"], {{}}, 1, {{}}, {{}}))
 for step in range(1, 101):
     journal.append(Step(step, "a", 1.0))
@@ -216,7 +216,7 @@ def test_200_000_steps_stay_under_100_megabytes_though_the_distribution_changes_
         first = journal.position
         for step, shares in enumerate(tables, 100_001):
             number = step % count
-            draw = bursar.Draw(tasks[number], number, shares, step)
+            draw = taskmix.Draw(tasks[number], number, shares, step)
             outcome = Outcome(draw, loss=float(shares[0]), gain=-float(shares[1]), tokens=1999)
             journal.draw(step, outcome, examples=16, seconds=0.0123)
         assert (journal.position - first) * 200_000 / steps < 100e6

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-import bursar as library
-from bursar.errors import UserError
+import taskmix as library
+from taskmix.errors import UserError
 
-Bursar = Callable[..., Any]
+Taskmix = Callable[..., Any]
 SMALL = {"encoder": "small", "layers": 1, "width": 16, "attention_heads": 2, "vocabulary": 100}
 WORDS = ("good", "bad")
 
@@ -112,10 +112,10 @@ def test_tasks_of_the_catalogue_are_looked_for_when_they_are_read(tmp_path: Path
 
 
 def test_a_prediction_has_an_id_and_probabilities(
-    bursar: Bursar, trained: Path, tmp_path: Path
+    taskmix: Taskmix, trained: Path, tmp_path: Path
 ) -> None:
     def said(*words: object) -> list[Any]:
-        answer = bursar("predict", trained / "run", *words)
+        answer = taskmix("predict", trained / "run", *words)
         assert answer.code == 0, answer.err
         return [json.loads(line) for line in answer.out.splitlines()]
 
@@ -135,26 +135,26 @@ def test_a_prediction_has_an_id_and_probabilities(
 
 
 def test_standard_input_and_a_format_that_no_name_says(
-    bursar: Bursar, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    taskmix: Taskmix, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "text\na good one\na bad one\n"
     odd = tmp_path / "emerging.test"
     odd.write_text(text)
     asked = ("predict", trained / "run", "--task", "mood")
-    from_file = bursar(*asked, odd, "--input-format", "csv")
+    from_file = taskmix(*asked, odd, "--input-format", "csv")
     assert len(from_file.out.splitlines()) == 2
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-    assert bursar(*asked, "-", "--input-format", "csv").out == from_file.out
+    assert taskmix(*asked, "-", "--input-format", "csv").out == from_file.out
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"title\na good one\n")))
-    wrong = bursar(*asked, "-", "--input-format", "csv")
-    assert wrong.err.startswith("bursar: standard input, row 2: no column 'text'")
-    refused = bursar(*asked, odd)
+    wrong = taskmix(*asked, "-", "--input-format", "csv")
+    assert wrong.err.startswith("taskmix: standard input, row 2: no column 'text'")
+    refused = taskmix(*asked, odd)
     assert (refused.code, refused.out) == (2, "")
     assert "its name does not say its format; give --input-format" in refused.err
-    assert "unknown format 'cvs'" in bursar(*asked, odd, "--input-format", "cvs").err
+    assert "unknown format 'cvs'" in taskmix(*asked, odd, "--input-format", "cvs").err
 
 
-def test_a_kind_without_probabilities_says_so(bursar: Bursar, tmp_path: Path) -> None:
+def test_a_kind_without_probabilities_says_so(taskmix: Taskmix, tmp_path: Path) -> None:
     path = tmp_path / "n.csv"
     path.write_text("text,y\n" + "".join(f"number {row},{row}\n" for row in range(8)))
     task = {"name": "n", "kind": "regress", "train": str(path), "dev": str(path)}
@@ -162,17 +162,17 @@ def test_a_kind_without_probabilities_says_so(bursar: Bursar, tmp_path: Path) ->
         {"tasks": [task | {"text": "text", "label": "y"}], "model": SMALL, "budget": {"steps": 2}},
         tmp_path / "run",
     )
-    said = bursar("predict", tmp_path / "run", "--task", "n", "dev", "--probabilities")
+    said = taskmix("predict", tmp_path / "run", "--task", "n", "dev", "--probabilities")
     assert said.code == 2
     assert "--probabilities: a task such as n has none" in said.err
 
 
-def test_one_task_is_evaluated_alone(bursar: Bursar, trained: Path) -> None:
-    said = bursar("evaluate", trained / "run", "--task", "mood")
+def test_one_task_is_evaluated_alone(taskmix: Taskmix, trained: Path) -> None:
+    said = taskmix("evaluate", trained / "run", "--task", "mood")
     assert said.code == 0
     assert "mood" in said.out
     assert "who" not in said.out
-    assert "did you mean 'mood'" in bursar("evaluate", trained / "run", "--task", "mod").err
+    assert "did you mean 'mood'" in taskmix("evaluate", trained / "run", "--task", "mod").err
 
 
 def test_what_has_labels_is_scored_and_the_rest_is_named(

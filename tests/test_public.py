@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import bursar
+import taskmix
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "reference.py"
 REFERENCE = runpy.run_path(str(SCRIPT))
@@ -20,13 +20,13 @@ NAMES = {
 
 
 def test_dir_shows_the_public_names_and_nothing_else() -> None:
-    assert dir(bursar) == sorted(bursar.__all__)
-    assert all(getattr(bursar, name) is not None for name in bursar.__all__)
+    assert dir(taskmix) == sorted(taskmix.__all__)
+    assert all(getattr(taskmix, name) is not None for name in taskmix.__all__)
 
 
 def test_what_is_not_public_is_not_there() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
-        bursar.nothing  # noqa: B018
+        taskmix.nothing  # noqa: B018
 
 
 @pytest.mark.parametrize("path", NAMES)
@@ -46,12 +46,12 @@ def test_the_reference_is_up_to_date() -> None:
 
 
 def test_a_policy_is_there_without_torch() -> None:
-    code = "import bursar, sys; bursar.Exp3S(['a', 'b']); print('torch' in sys.modules)"
+    code = "import taskmix, sys; taskmix.Exp3S(['a', 'b']); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
 
 def test_it_says_its_version() -> None:
-    command = [sys.executable, "-m", "bursar", "--version"]
+    command = [sys.executable, "-m", "taskmix", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == f"bursar {bursar.__version__}\n"
+    assert done.stdout == f"taskmix {taskmix.__version__}\n"

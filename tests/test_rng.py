@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar.rng import restore, seed_for, state_of, stream
+from taskmix.rng import restore, seed_for, state_of, stream
 
 words = st.one_of(st.text(max_size=8), st.integers(-5, 1000))
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from bursar.cli import _spread
-from bursar.studies.paired import LOSSES, SCORES
+from taskmix.cli import _spread
+from taskmix.studies.paired import LOSSES, SCORES
 
-Bursar = Callable[..., Any]
+Taskmix = Callable[..., Any]
 WEIGHTING = """
 name: w
 tasks: [digits/left, digits/right]
@@ -37,12 +37,12 @@ def words_of(page: Path) -> str:
 
 
 def test_a_weighting_has_rounds_a_target_and_shares(
-    bursar: Bursar, file: Path, tmp_path: Path
+    taskmix: Taskmix, file: Path, tmp_path: Path
 ) -> None:
-    planned = bursar("plan", file).out
+    planned = taskmix("plan", file).out
     assert "Budget: 2 rounds, batches of 16. A round trains on 5% of each task's rows" in planned
     assert "the target is digits/left" in planned
-    said = bursar("run", file, "--out", tmp_path / "run").out
+    said = taskmix("run", file, "--out", tmp_path / "run").out
     assert re.search(
         r"The model of round \d is kept, for its score of the target digits/left", said
     )
@@ -55,10 +55,10 @@ def test_a_weighting_has_rounds_a_target_and_shares(
 
 
 def test_deciders_of_several_families_are_compared_over_parts_of_their_budgets(
-    bursar: Bursar, file: Path, tmp_path: Path
+    taskmix: Taskmix, file: Path, tmp_path: Path
 ) -> None:
     policies = "random, {name: diw, target: digits/left, fraction: 0.05, tries: 1}"
-    said = bursar("compare", file, "--policies", policies, "--out", tmp_path / "study")
+    said = taskmix("compare", file, "--policies", policies, "--out", tmp_path / "study")
     assert said.code == 0, said.err
     page = words_of(tmp_path / "study" / "report.html")
     assert "part of the budget, %" in page
@@ -74,18 +74,18 @@ def test_a_range_below_zero_can_be_read() -> None:
 
 
 def test_the_report_of_a_quiet_run_or_study_is_made_later(
-    bursar: Bursar, file: Path, tmp_path: Path
+    taskmix: Taskmix, file: Path, tmp_path: Path
 ) -> None:
     study = tmp_path / "study" / "seeds"
     for seed in (1, 2):
         out = study / f"seed-{seed}"
-        bursar("run", file, "--set", f"seed={seed}", "--out", out, "-q")
+        taskmix("run", file, "--set", f"seed={seed}", "--out", out, "-q")
         assert not (out / "report.html").exists()
     for folder in (study / "seed-1", study, study.parent):
-        said = bursar("report", folder)
+        said = taskmix("report", folder)
         assert (said.code, said.err) == (0, "")
         assert (folder / "report.html").exists()
     assert "lowest to highest seed" in (study / "report.html").read_text()
-    said = bursar("report", tmp_path / "empty")
+    said = taskmix("report", tmp_path / "empty")
     assert said.code == 2
     assert "expected the folder of a run or of a study, found no journal.jsonl" in said.err

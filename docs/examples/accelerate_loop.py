@@ -7,8 +7,8 @@ import torch
 from accelerate import Accelerator
 from torch.utils.data import DataLoader, TensorDataset
 
-import bursar
-from bursar.mixing import Mixed, Mixer, Tally, collate_by
+import taskmix
+from taskmix.mixing import Mixed, Mixer, Tally, collate_by
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("out", type=Path)
@@ -26,13 +26,13 @@ model = torch.nn.Sequential(torch.nn.Linear(5, 16), torch.nn.Tanh(), torch.nn.Li
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 accelerator = Accelerator(cpu=True)
 
-mixed = Mixed(datasets)  # bursar
-policy = bursar.Progress(list(datasets))  # bursar
-mixer = Mixer(policy, mixed.sizes, 8, seed=1, batches=accelerator.num_processes)  # bursar
-tally = Tally(mixer)  # bursar
-loader = DataLoader(mixed, batch_sampler=mixer, collate_fn=collate_by())  # bursar
+mixed = Mixed(datasets)  # taskmix
+policy = taskmix.Progress(list(datasets))  # taskmix
+mixer = Mixer(policy, mixed.sizes, 8, seed=1, batches=accelerator.num_processes)  # taskmix
+tally = Tally(mixer)  # taskmix
+loader = DataLoader(mixed, batch_sampler=mixer, collate_fn=collate_by())  # taskmix
 model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
-accelerator.register_for_checkpointing(mixer)  # bursar
+accelerator.register_for_checkpointing(mixer)  # taskmix
 if checkpoint.exists():
     accelerator.load_state(str(checkpoint))
 
@@ -42,8 +42,8 @@ for batch in loader:
     accelerator.backward(loss)
     optimizer.step()
     optimizer.zero_grad()
-    tally.add(batch["draw"], loss, len(x))  # bursar
-    tally.settle()  # bursar
+    tally.add(batch["draw"], loss, len(x))  # taskmix
+    tally.settle()  # taskmix
     if batch["draw"] == options.steps:
         break
 

@@ -8,8 +8,8 @@ from datasets import Dataset
 from transformers import LlamaConfig, LlamaForCausalLM, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
-import bursar
-from bursar.integrations.transformers import MixtureTrainer
+import taskmix
+from taskmix.integrations.transformers import MixtureTrainer
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("out", type=Path)
@@ -34,7 +34,7 @@ config = LlamaConfig(
     num_key_value_heads=2,
 )
 
-trainer = MixtureTrainer(  # bursar
+trainer = MixtureTrainer(  # taskmix
     model=LlamaForCausalLM(config),
     args=TrainingArguments(
         str(options.out),
@@ -45,16 +45,16 @@ trainer = MixtureTrainer(  # bursar
         eval_steps=10,
         save_steps=10,
         logging_steps=10,
-        metric_for_best_model="worst_loss",  # bursar
+        metric_for_best_model="worst_loss",  # taskmix
         load_best_model_at_end=True,
         lr_scheduler_type="constant",
         report_to=[],
         use_cpu=True,
         dataloader_pin_memory=False,
     ),
-    train_dataset={"fives": fives, "nineteens": nineteens},  # bursar
+    train_dataset={"fives": fives, "nineteens": nineteens},  # taskmix
     eval_dataset={"fives": fives, "nineteens": nineteens},
-    policy=bursar.Exp3S(["fives", "nineteens"]),  # bursar
-    journal=options.out / "journal.jsonl",  # bursar
+    policy=taskmix.Exp3S(["fives", "nineteens"]),  # taskmix
+    journal=options.out / "journal.jsonl",  # taskmix
 )
 trainer.train(resume_from_checkpoint=get_last_checkpoint(str(options.out)))

@@ -8,8 +8,8 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.utils.data import TensorDataset
 
-import bursar
-from bursar.integrations.lightning import MixtureCallback, MixtureDataModule
+import taskmix
+from taskmix.integrations.lightning import MixtureCallback, MixtureDataModule
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("out", type=Path)
@@ -30,23 +30,23 @@ class Net(lightning.LightningModule):
         self.heads = torch.nn.ModuleDict({task: torch.nn.Linear(16, 2) for task in datasets})
 
     def training_step(self, batch, batch_idx):
-        x, y = batch["batch"]  # bursar
-        head = self.heads[batch["task"]]  # bursar
+        x, y = batch["batch"]  # taskmix
+        head = self.heads[batch["task"]]  # taskmix
         return torch.nn.functional.cross_entropy(head(self.body(x)), y)
 
     def configure_optimizers(self):
         return torch.optim.AdamW(self.parameters(), lr=0.01)
 
 
-policy = bursar.Progress(list(datasets))  # bursar
-journal = options.out / "journal.jsonl"  # bursar
-module = MixtureDataModule(datasets, policy, 8, seed=1, journal=journal, num_workers=2)  # bursar
+policy = taskmix.Progress(list(datasets))  # taskmix
+journal = options.out / "journal.jsonl"  # taskmix
+module = MixtureDataModule(datasets, policy, 8, seed=1, journal=journal, num_workers=2)  # taskmix
 trainer = lightning.Trainer(
     max_steps=options.steps,
     accumulate_grad_batches=2,
     callbacks=[
         ModelCheckpoint(options.out, filename="last", every_n_train_steps=10),
-        MixtureCallback(),  # bursar
+        MixtureCallback(),  # taskmix
     ],
     accelerator="cpu",
     logger=False,

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
-import bursar
+import taskmix
 
 
 class Net(nn.Module):
@@ -38,7 +38,7 @@ def task(name, load):
     table = ((table - table.mean(0)) / table.std(0)).float()
     order = torch.randperm(len(table), generator=torch.Generator().manual_seed(1))
     train, dev = order[50:], order[:50]
-    return bursar.from_data(
+    return taskmix.from_data(
         name,
         train=TensorDataset(table[train], labels[train]),
         dev=TensorDataset(table[dev], labels[dev]),
@@ -50,5 +50,5 @@ def task(name, load):
 torch.manual_seed(1)
 tasks = [task("tumour", load_breast_cancer), task("wine", load_wine)]
 settings = {"policy": "exp3s", "budget": {"steps": 200}, "optimizer": {"lr": 0.003}}
-result = bursar.run(settings, sys.argv[1], model=Net(), tasks=tasks, resume=True)
+result = taskmix.run(settings, sys.argv[1], model=Net(), tasks=tasks, resume=True)
 print({name: round(scores.score, 2) for name, scores in result.tasks.items()})

@@ -8,7 +8,7 @@ import sys
 import torch
 from torch import nn
 
-import bursar
+import taskmix
 
 
 class Network(nn.Module):
@@ -35,7 +35,7 @@ class Network(nn.Module):
 
 
 torch.manual_seed(1)
-result = bursar.run(
+result = taskmix.run(
     {
         "tasks": ["digits/left", "digits/right"],
         "policy": "exp3s",

@@ -6,8 +6,8 @@ from pathlib import Path
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-import bursar
-from bursar.mixing import Mixed, Mixer, collate_by
+import taskmix
+from taskmix.mixing import Mixed, Mixer, collate_by
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("out", type=Path)
@@ -24,13 +24,13 @@ torch.manual_seed(1)
 model = torch.nn.Sequential(torch.nn.Linear(5, 16), torch.nn.Tanh(), torch.nn.Linear(16, 2))
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 
-mixed = Mixed(datasets)  # bursar
-policy = bursar.Progress(list(datasets))  # bursar
-mixer = Mixer(policy, mixed.sizes, 8, seed=1, journal=options.out / "journal.jsonl")  # bursar
+mixed = Mixed(datasets)  # taskmix
+policy = taskmix.Progress(list(datasets))  # taskmix
+mixer = Mixer(policy, mixed.sizes, 8, seed=1, journal=options.out / "journal.jsonl")  # taskmix
 loader = DataLoader(
     mixed,
-    batch_sampler=mixer,  # bursar
-    collate_fn=collate_by(),  # bursar
+    batch_sampler=mixer,  # taskmix
+    collate_fn=collate_by(),  # taskmix
     num_workers=2,
     generator=torch.Generator(),
 )
@@ -39,7 +39,7 @@ if checkpoint.exists():
     saved = torch.load(checkpoint)
     model.load_state_dict(saved["model"])
     optimizer.load_state_dict(saved["optimizer"])
-    mixer.load_state_dict(saved["mixer"])  # bursar
+    mixer.load_state_dict(saved["mixer"])  # taskmix
 
 for batch in loader:
     x, y = batch["batch"]
@@ -47,7 +47,7 @@ for batch in loader:
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    mixer.settle(batch["draw"], loss=loss)  # bursar
+    mixer.settle(batch["draw"], loss=loss)  # taskmix
     if batch["draw"] == options.steps:
         break
 
@@ -55,7 +55,7 @@ torch.save(
     {
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict(),
-        "mixer": mixer.state_dict(),  # bursar
+        "mixer": mixer.state_dict(),  # taskmix
     },
     checkpoint,
 )

@@ -16,8 +16,8 @@ from sentence_transformers.sentence_transformer.modules import Pooling, Transfor
 from transformers import BertConfig, BertModel, BertTokenizerFast
 from transformers.trainer_utils import get_last_checkpoint
 
-import bursar
-from bursar.integrations.sentence_transformers import MixtureSentenceTransformerTrainer
+import taskmix
+from taskmix.integrations.sentence_transformers import MixtureSentenceTransformerTrainer
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("out", type=Path)
@@ -45,7 +45,7 @@ def line() -> str:
 pairs = Dataset.from_list([{"anchor": line(), "positive": line()} for _ in range(40)])
 scored = Dataset.from_list([{"a": line(), "b": line(), "score": 0.5} for _ in range(60)])
 
-trainer = MixtureSentenceTransformerTrainer(  # bursar
+trainer = MixtureSentenceTransformerTrainer(  # taskmix
     model=model,
     args=SentenceTransformerTrainingArguments(
         str(options.out),
@@ -61,7 +61,7 @@ trainer = MixtureSentenceTransformerTrainer(  # bursar
     ),
     train_dataset={"pairs": pairs, "scored": scored},
     loss={"pairs": MultipleNegativesRankingLoss(model), "scored": CosineSimilarityLoss(model)},
-    policy=bursar.Exp3S(["pairs", "scored"]),  # bursar
-    journal=options.out / "journal.jsonl",  # bursar
+    policy=taskmix.Exp3S(["pairs", "scored"]),  # taskmix
+    journal=options.out / "journal.jsonl",  # taskmix
 )
 trainer.train(resume_from_checkpoint=get_last_checkpoint(str(options.out)))

@@ -10,8 +10,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from transformers.trainer_utils import get_last_checkpoint
 from trl import SFTConfig
 
-import bursar
-from bursar.integrations.trl import MixtureSFTTrainer
+import taskmix
+from taskmix.integrations.trl import MixtureSFTTrainer
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("out", type=Path)
@@ -48,7 +48,7 @@ config = LlamaConfig(
     bos_token_id=1,
 )
 
-trainer = MixtureSFTTrainer(  # bursar
+trainer = MixtureSFTTrainer(  # taskmix
     model=LlamaForCausalLM(config),
     args=SFTConfig(
         str(options.out),
@@ -66,9 +66,9 @@ trainer = MixtureSFTTrainer(  # bursar
         gradient_checkpointing=False,
         dataloader_pin_memory=False,
     ),
-    train_dataset={"chat": chat, "code": code},  # bursar
+    train_dataset={"chat": chat, "code": code},  # taskmix
     processing_class=tokenizer,
-    policy=bursar.Temperature({"chat": 80, "code": 80}, temperature=2.0),  # bursar
-    journal=options.out / "journal.jsonl",  # bursar
+    policy=taskmix.Temperature({"chat": 80, "code": 80}, temperature=2.0),  # taskmix
+    journal=options.out / "journal.jsonl",  # taskmix
 )
 trainer.train(resume_from_checkpoint=get_last_checkpoint(str(options.out)))

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from bursar.bandit import CONTENDERS, BanditComparison, Environment, compare, simulate
-from bursar.rng import stream
+from taskmix.bandit import CONTENDERS, BanditComparison, Environment, compare, simulate
+from taskmix.rng import stream
 
 SMALL = {"arms": 4, "steps": 60, "environments": 2, "seeds": 3}
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from bursar import Outcome, Random
-from bursar.bandit import CONTENDERS, Environment, compare, simulate
-from bursar.rng import stream
+from taskmix import Outcome, Random
+from taskmix.bandit import CONTENDERS, Environment, compare, simulate
+from taskmix.rng import stream
 
 
 class Watched(Random):

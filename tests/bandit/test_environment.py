@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar import Random
-from bursar.bandit import Environment, simulate
-from bursar.rng import stream
+from taskmix import Random
+from taskmix.bandit import Environment, simulate
+from taskmix.rng import stream
 
 
 def transcription(environment, actions):

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import nn
 
 import processes
-from bursar.mixing import Decisions
+from taskmix.mixing import Decisions
 
 STEPS, STOPPED = 5, 4
 

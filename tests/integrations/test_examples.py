@@ -39,7 +39,7 @@ def test_an_example_adds_at_most_ten_lines_and_the_page_shows_them(script: Path)
     page = (DOCS / "integrations.md").read_text()
     assert f"examples/{script.name}" in page
     lines = script.read_text().splitlines()
-    added = [line.removesuffix("  # bursar").strip() for line in lines if "# bursar" in line]
-    added += [line for line in lines if re.match("(from|import) bursar", line)]
+    added = [line.removesuffix("  # taskmix").strip() for line in lines if "# taskmix" in line]
+    added += [line for line in lines if re.match("(from|import) taskmix", line)]
     assert 3 <= len(added) <= 10
     assert not [line for line in added if line not in page]

@@ -12,10 +12,10 @@ from lightning.pytorch.loggers import CSVLogger
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-import bursar
-from bursar.errors import UserError
-from bursar.integrations.lightning import MixtureCallback, MixtureDataModule
-from bursar.journal import Step, read
+import taskmix
+from taskmix.errors import UserError
+from taskmix.integrations.lightning import MixtureCallback, MixtureDataModule
+from taskmix.journal import Step, read
 
 NAMES = ["a", "b", "c"]
 # Lightning's own: on torch 2.13, on loaders without workers, on folders that it made itself.
@@ -92,7 +92,7 @@ def fit(
         use_distributed_sampler=False,
         default_root_dir=folder,
     )
-    policy = options.pop("policy", None) or bursar.Exp3S(NAMES, eta=0.1)
+    policy = options.pop("policy", None) or taskmix.Exp3S(NAMES, eta=0.1)
     module = MixtureDataModule(
         data(),
         policy,
@@ -164,7 +164,7 @@ def test_losses_and_shares_of_each_set_are_logged(tmp_path: Path) -> None:
 
 def test_what_is_wrong_is_said_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^sizes: expected one for each task of the policy"):
-        MixtureDataModule(data(), bursar.Random(["a"]), 8, seed=1)
+        MixtureDataModule(data(), taskmix.Random(["a"]), 8, seed=1)
     with pytest.raises(UserError, match=r"^decide: expected step or batch, found 'epoch'$"):
         fit(tmp_path, decide="epoch")
     trainer = lightning.Trainer(

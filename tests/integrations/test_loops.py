@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
-import bursar
-from bursar.errors import UserError
-from bursar.mixing import Item, Key, Mixed, Mixer, RandomState, Shard, Tally, collate_by
+import taskmix
+from taskmix.errors import UserError
+from taskmix.mixing import Item, Key, Mixed, Mixer, RandomState, Shard, Tally, collate_by
 
 NAMES = ["a", "b", "c"]
 
@@ -47,7 +47,7 @@ def loss_of(model: nn.Module, batch: dict[str, Any]) -> Tensor:
 
 
 def mixture(case: Any, ranks: int) -> tuple[Mixed, Mixer]:
-    mixed, policy = Mixed(data()), bursar.Exp3S(NAMES, eta=0.1)
+    mixed, policy = Mixed(data()), taskmix.Exp3S(NAMES, eta=0.1)
     draws = ranks * case.accumulate
     mixer = Mixer(policy, mixed.sizes, 8, seed=3, batches=draws, journal=case.journal)
     return mixed, mixer
@@ -169,7 +169,7 @@ def test_so_it_does_by_two_ranks(check_on_two_ranks: Any, loop: Any) -> None:
 
 def test_the_loader_draws_nothing_where_dropout_does() -> None:
     mixed = Mixed(data())
-    mixer = Mixer(bursar.Random(NAMES), mixed.sizes, 8, seed=1)
+    mixer = Mixer(taskmix.Random(NAMES), mixed.sizes, 8, seed=1)
     before = torch.get_rng_state()
     iter(
         DataLoader(mixed, batch_sampler=mixer, generator=torch.Generator())  # type: ignore[arg-type]
@@ -181,7 +181,7 @@ def test_the_loader_draws_nothing_where_dropout_does() -> None:
 def test_draws_with_a_lag_do_not_depend_on_the_number_of_workers(workers: int) -> None:
     def tasks(workers: int) -> list[str]:
         mixed = Mixed(data())
-        mixer = Mixer(bursar.Progress(NAMES), mixed.sizes, 8, seed=3, lag=6)
+        mixer = Mixer(taskmix.Progress(NAMES), mixed.sizes, 8, seed=3, lag=6)
         loader = DataLoader(
             mixed,  # type: ignore[arg-type]
             batch_sampler=mixer,
@@ -205,7 +205,7 @@ def test_accelerate_shares_out_batches_of_different_sizes() -> None:
     from accelerate.data_loader import BatchSamplerShard
 
     def mixer() -> Mixer:
-        return Mixer(bursar.Random(NAMES), Mixed(data()).sizes, 8, seed=1)
+        return Mixer(taskmix.Random(NAMES), Mixed(data()).sizes, 8, seed=1)
 
     whole, shards = iter(mixer()), [iter(BatchSamplerShard(mixer(), 2, rank)) for rank in (0, 1)]
     sizes = set()
@@ -229,7 +229,7 @@ def test_accelerate_resumes_by_skipping_blank_batches() -> None:
         )
         return made
 
-    first = Mixer(bursar.Random(NAMES), mixed.sizes, 8, seed=1)
+    first = Mixer(taskmix.Random(NAMES), mixed.sizes, 8, seed=1)
     draws = []
     for batch in loader(first):
         draws.append((batch["draw"], batch["task"]))
@@ -238,7 +238,7 @@ def test_accelerate_resumes_by_skipping_blank_batches() -> None:
             break
         if len(draws) == 3:
             state = first.state_dict()
-    second = Mixer(bursar.Random(NAMES), mixed.sizes, 8, seed=1)
+    second = Mixer(taskmix.Random(NAMES), mixed.sizes, 8, seed=1)
     second.load_state_dict(state)
     second.skip(3)
     skipping = iter(accelerate.skip_first_batches(loader(second), 3))
@@ -262,7 +262,7 @@ def test_heads_that_a_step_does_not_use_need_a_word_to_ddp(on_ranks: Any) -> Non
 
 def test_what_all_ranks_are_told_is_the_mean_over_their_batches(on_ranks: Any) -> None:
     def work() -> None:
-        mixer = Mixer(bursar.Random(["a"]), {"a": 9}, 2, seed=1, batches=2)
+        mixer = Mixer(taskmix.Random(["a"]), {"a": 9}, 2, seed=1, batches=2)
         number = next(iter(mixer))[0].draw
         tally = Tally(mixer)
         tally.add(number, 1.0 + 3 * dist.get_rank(), 1 + dist.get_rank())
@@ -273,7 +273,7 @@ def test_what_all_ranks_are_told_is_the_mean_over_their_batches(on_ranks: Any) -
 
 
 def test_a_weight_of_zero_leaves_a_draw_out() -> None:
-    mixer = Mixer(bursar.Random(["a"]), {"a": 9}, 2, seed=1)
+    mixer = Mixer(taskmix.Random(["a"]), {"a": 9}, 2, seed=1)
     tally = Tally(mixer)
     tally.add(next(iter(mixer))[0].draw, 0.0, 2, weight=0)
     tally.settle()

@@ -22,9 +22,9 @@ from sentence_transformers.sentence_transformer.modules import Pooling, Transfor
 from torch import nn
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
-import bursar
-from bursar.integrations.sentence_transformers import MixtureSentenceTransformerTrainer
-from bursar.journal import Step, read
+import taskmix
+from taskmix.integrations.sentence_transformers import MixtureSentenceTransformerTrainer
+from taskmix.journal import Step, read
 
 NAMES = ["nli", "sts", "dup"]
 
@@ -84,7 +84,7 @@ def trainer(folder: Path, encoder: Path, **options: Any) -> MixtureSentenceTrans
         SentenceTransformerTrainingArguments(str(folder), **(settings | options)),
         train_dataset=data(),
         loss={"nli": ranking, "sts": cosine, "dup": ranking},
-        policy=bursar.Exp3S(NAMES, eta=0.1),
+        policy=taskmix.Exp3S(NAMES, eta=0.1),
         journal=folder / "journal.jsonl",
         callbacks=callbacks,
         **own,

@@ -18,10 +18,10 @@ from transformers import (
     TrainingArguments,
 )
 
-import bursar
-from bursar.errors import UserError
-from bursar.integrations.transformers import MixtureMixin, MixtureTrainer
-from bursar.journal import Step, read
+import taskmix
+from taskmix.errors import UserError
+from taskmix.integrations.transformers import MixtureMixin, MixtureTrainer
+from taskmix.journal import Step, read
 
 NAMES = ["easy", "hard", "noise"]
 
@@ -82,7 +82,7 @@ def trainer(
         options.pop("model", None) or language_model(),
         options.pop("sets", None) or data(),
     )
-    policy = options.pop("policy", None) or bursar.Exp3S(list(sets), eta=0.1)
+    policy = options.pop("policy", None) or taskmix.Exp3S(list(sets), eta=0.1)
     made = kind(
         model=model,
         args=arguments(folder, **options),
@@ -216,7 +216,7 @@ def test_a_loss_that_was_divided_by_the_accumulation_is_multiplied(tmp_path: Pat
         model,
         arguments(tmp_path, gradient_accumulation_steps=2, max_steps=3),
         train_dataset={"a": points, "b": points},
-        policy=bursar.Random(["a", "b"]),
+        policy=taskmix.Random(["a", "b"]),
         decide="batch",
         journal=tmp_path / "journal.jsonl",
     )
@@ -236,7 +236,7 @@ def test_a_mean_loss_that_ignores_the_number_of_items_is_left_as_it_is(tmp_path:
         model,
         arguments(tmp_path, gradient_accumulation_steps=2, max_steps=3),
         train_dataset={"a": points, "b": points},
-        policy=bursar.Random(["a", "b"]),
+        policy=taskmix.Random(["a", "b"]),
         decide="batch",
         journal=tmp_path / "journal.jsonl",
     ).train()
@@ -252,11 +252,11 @@ def test_a_gain_is_the_fall_of_the_loss_on_the_same_batches_under_the_same_dropo
 
 
 def test_measuring_gains_changes_nothing_in_the_training(tmp_path: Path) -> None:
-    class Blind(bursar.Random):
-        needs = frozenset({bursar.Gain()})
+    class Blind(taskmix.Random):
+        needs = frozenset({taskmix.Gain()})
 
     weights = []
-    for kind in (bursar.Random, Blind):
+    for kind in (taskmix.Random, Blind):
         made = trainer(tmp_path / kind.__name__, policy=kind(NAMES))
         made.train()
         weights.append(torch.cat([p.detach().flatten() for p in made.model.parameters()]))
@@ -357,7 +357,7 @@ def test_a_trainer_of_ones_own_mixes_too(tmp_path: Path) -> None:
         pass
 
     seen: list[tuple[str, int]] = []
-    trainer(tmp_path, Mixture, policy=bursar.Random(NAMES)).train()
+    trainer(tmp_path, Mixture, policy=taskmix.Random(NAMES)).train()
     assert seen == [(step.task, step.examples) for step in steps(tmp_path)]
 
 
@@ -381,13 +381,13 @@ def test_the_state_of_a_checkpoint_is_json(tmp_path: Path) -> None:
 
 def test_what_is_wrong_is_said_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^train_dataset: expected training sets by name, found "):
-        MixtureTrainer(train_dataset=data()["easy"], policy=bursar.Random(["easy"]))
+        MixtureTrainer(train_dataset=data()["easy"], policy=taskmix.Random(["easy"]))
     with pytest.raises(UserError, match=r"^train_dataset: expected a set for each task .* found a"):
-        MixtureTrainer(train_dataset={"a": []}, policy=bursar.Random(["a", "b"]))
+        MixtureTrainer(train_dataset={"a": []}, policy=taskmix.Random(["a", "b"]))
     with pytest.raises(UserError, match=r"^decide: expected step or batch, found 'epoch'$"):
         trainer(tmp_path, decide="epoch")
     with pytest.raises(UserError, match=r"^policy thompson: expected one that .* needs DevScore"):
-        trainer(tmp_path, policy=bursar.Thompson(NAMES, primary="easy"))
+        trainer(tmp_path, policy=taskmix.Thompson(NAMES, primary="easy"))
     with pytest.raises(UserError, match=r"^eval_dataset: expected names other than mean"):
         trainer(tmp_path, eval_dataset={"mean": data()["easy"]})
     with pytest.raises(UserError, match=r"^auto_find_batch_size: expected False"):

@@ -14,9 +14,9 @@ from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from trl import SFTConfig
 
-import bursar
-from bursar.integrations.trl import MixtureSFTTrainer
-from bursar.journal import Step, read
+import taskmix
+from taskmix.integrations.trl import MixtureSFTTrainer
+from taskmix.journal import Step, read
 
 SIZES = {"chat": 40, "math": 120, "web": 60}
 
@@ -66,7 +66,7 @@ def trainer(folder: Path, **options: Any) -> MixtureSFTTrainer:
         "seed": 5,
     }
     callbacks = options.pop("callbacks", [])
-    policy = options.pop("policy", None) or bursar.Exp3S(list(SIZES), eta=0.1)
+    policy = options.pop("policy", None) or taskmix.Exp3S(list(SIZES), eta=0.1)
     made = MixtureSFTTrainer(
         model,
         SFTConfig(str(folder), **(settings | options)),
@@ -128,15 +128,15 @@ def test_each_set_is_packed_by_itself(tmp_path: Path) -> None:
     assert packed.mixer._recorder._opening.sizes["math"] < SIZES["math"]
 
 
-class Curious(bursar.Random):
+class Curious(taskmix.Random):
     """Draws as random does, and has gains measured."""
 
-    needs = frozenset({bursar.Gain()})
+    needs = frozenset({taskmix.Gain()})
 
 
 def test_measuring_gains_changes_nothing_in_the_logs(tmp_path: Path) -> None:
     logs = []
-    for kind in (bursar.Random, Curious):
+    for kind in (taskmix.Random, Curious):
         made = trainer(tmp_path / kind.__name__, policy=kind(list(SIZES)))
         made.train()
         logs.append([entry for entry in made.state.log_history if "num_tokens" in entry])

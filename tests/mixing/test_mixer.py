@@ -7,17 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import bursar
-from bursar.errors import UserError
-from bursar.journal import Opening, Step, read
-from bursar.mixing import ItemOrder, Key, Mixer, Shard
+import taskmix
+from taskmix.errors import UserError
+from taskmix.journal import Opening, Step, read
+from taskmix.mixing import ItemOrder, Key, Mixer, Shard
 
 SIZES = {"a": 20, "b": 50, "c": 7}
 LOSSES = {"a": 1.0, "b": 2.0, "c": 0.5}
 
 
 def make(**options: object) -> Mixer:
-    policy = options.pop("policy", None) or bursar.Progress(list(SIZES))
+    policy = options.pop("policy", None) or taskmix.Progress(list(SIZES))
     return Mixer(policy, SIZES, 4, seed=3, **options)  # type: ignore[arg-type]
 
 
@@ -38,7 +38,7 @@ def train(mixer: Mixer, draws: int, ahead: int = 0) -> list[tuple[int, str, tupl
 
 
 def test_a_batch_has_one_task_and_full_size_unless_its_data_set_is_smaller() -> None:
-    mixer = Mixer(bursar.Random(["a", "b"]), {"a": 3, "b": 9}, 4, seed=1)
+    mixer = Mixer(taskmix.Random(["a", "b"]), {"a": 3, "b": 9}, 4, seed=1)
     batches = iter(mixer)
     for _ in range(20):
         batch = next(batches)
@@ -47,14 +47,14 @@ def test_a_batch_has_one_task_and_full_size_unless_its_data_set_is_smaller() -> 
 
 
 def test_the_draws_are_those_of_the_policy_alone() -> None:
-    policy, mixer = bursar.Random(list(SIZES)), make(policy=bursar.Random(list(SIZES)))
-    rng = bursar.mixing.mixer.Decisions(policy, {}, 1, seed=3)._rng
+    policy, mixer = taskmix.Random(list(SIZES)), make(policy=taskmix.Random(list(SIZES)))
+    rng = taskmix.mixing.mixer.Decisions(policy, {}, 1, seed=3)._rng
     assert [task for _, task, _ in train(mixer, 30)] == [policy.ask(rng).task for _ in range(30)]
 
 
 def test_items_come_in_an_order_that_does_not_depend_on_the_other_tasks() -> None:
     orders = []
-    for policy in (bursar.Random(list(SIZES)), bursar.TaskSize(SIZES)):
+    for policy in (taskmix.Random(list(SIZES)), taskmix.TaskSize(SIZES)):
         seen = train(make(policy=policy), 60)
         orders.append([items for _, task, items in seen if task == "b"])
     shorter = min(map(len, orders))
@@ -86,7 +86,7 @@ def test_a_resumed_mixer_goes_on_as_if_nothing_had_happened(
     name: str, ahead: int, lag: int | None, tmp_path: Path
 ) -> None:
     def fresh(folder: str) -> Mixer:
-        policies = {"random": bursar.Random, "exp3s": bursar.Exp3S, "progress": bursar.Progress}
+        policies = {"random": taskmix.Random, "exp3s": taskmix.Exp3S, "progress": taskmix.Progress}
         policy = policies[name](list(SIZES))
         return make(policy=policy, lag=lag, journal=tmp_path / folder / "journal.jsonl")
 
@@ -123,7 +123,7 @@ def test_the_journal_with_a_lag_has_every_draw_that_was_settled(tmp_path: Path) 
 
 
 def test_outcomes_may_come_in_any_order() -> None:
-    mixer = make(policy=bursar.Exp3S(list(SIZES), eta=0.1))
+    mixer = make(policy=taskmix.Exp3S(list(SIZES), eta=0.1))
     batches = iter(mixer)
     draws = [next(batches)[0].draw for _ in range(3)]
     told = []
@@ -161,21 +161,21 @@ def test_ranks_share_the_batches() -> None:
 
 
 def test_the_journal_says_what_a_run_says(tmp_path: Path) -> None:
-    mixer = make(policy=bursar.Random(list(SIZES)), journal=tmp_path / "journal.jsonl")
+    mixer = make(policy=taskmix.Random(list(SIZES)), journal=tmp_path / "journal.jsonl")
     train(mixer, 3)
     opening, _, *steps = read(tmp_path / "journal.jsonl")
     assert opening == Opening(
         "mixture", list(SIZES), SIZES, 3, {"name": "random"}, {"batch": 4}, "policy"
     )
     assert all(isinstance(s, Step) and s.examples == 4 and s.loss is not None for s in steps)
-    assert len(bursar.Log.from_journal(tmp_path)) == 3
+    assert len(taskmix.Log.from_journal(tmp_path)) == 3
 
 
 def test_reports_and_better_policies_can_be_made_of_the_journal(tmp_path: Path) -> None:
-    from bursar.report import write_run_report
-    from bursar.studies.improve import estimate_runs, improve_runs
+    from taskmix.report import write_run_report
+    from taskmix.studies.improve import estimate_runs, improve_runs
 
-    train(make(policy=bursar.Random(list(SIZES)), journal=tmp_path / "journal.jsonl"), 200)
+    train(make(policy=taskmix.Random(list(SIZES)), journal=tmp_path / "journal.jsonl"), 200)
     improve_runs([tmp_path], tmp_path / "policy.yaml")
     assert estimate_runs([tmp_path], tmp_path / "policy.yaml").steps == 200
     assert write_run_report(tmp_path).exists()
@@ -193,7 +193,7 @@ def test_a_loss_that_is_no_number_is_left_out(tmp_path: Path, caplog: object) ->
 
 
 def test_what_is_wrong_is_said_in_a_sentence(tmp_path: Path) -> None:
-    tasks = bursar.Random(["a", "b"])
+    tasks = taskmix.Random(["a", "b"])
     with pytest.raises(UserError, match=r"^sizes: expected one for each task .*, a, b, found a$"):
         Mixer(tasks, {"a": 3}, 4, seed=1)
     with pytest.raises(UserError, match=r"^sizes, b: expected at least 1 example, found 0$"):
@@ -223,10 +223,10 @@ def test_a_state_of_other_data_sets_is_refused() -> None:
     state = make().state_dict()
     sizes = SIZES | {"b": 51}
     for other, what in (
-        (Mixer(bursar.Progress(list(sizes)), sizes, 4, seed=3), "data set b"),
-        (Mixer(bursar.Progress(list(SIZES)), SIZES, 5, seed=3), "data set a"),
-        (Mixer(bursar.Progress(list(SIZES)), SIZES, 4, seed=4), "seed"),
-        (Mixer(bursar.Progress(["a", "b"]), {"a": 20, "b": 50}, 4, seed=3), "tasks"),
+        (Mixer(taskmix.Progress(list(sizes)), sizes, 4, seed=3), "data set b"),
+        (Mixer(taskmix.Progress(list(SIZES)), SIZES, 5, seed=3), "data set a"),
+        (Mixer(taskmix.Progress(list(SIZES)), SIZES, 4, seed=4), "seed"),
+        (Mixer(taskmix.Progress(["a", "b"]), {"a": 20, "b": 50}, 4, seed=3), "tasks"),
         (make(lengths={"a": np.arange(20)}), "data set a"),
         (make(batches=2), "batches"),
         (make(lag=2), "lag"),

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
-import bursar
-from bursar.errors import UserError
-from bursar.mixing import Mixed, Mixer, Tally, collate_by
+import taskmix
+from taskmix.errors import UserError
+from taskmix.mixing import Mixed, Mixer, Tally, collate_by
 
 SETS = {"a": TensorDataset(torch.arange(40)), "b": TensorDataset(torch.arange(100, 160))}
 
@@ -19,7 +19,7 @@ def made(workers: int) -> tuple[Mixer, Any]:
     from torchdata.stateful_dataloader import StatefulDataLoader
 
     mixed = Mixed(SETS)
-    mixer = Mixer(bursar.Exp3S(list(SETS), eta=0.3), mixed.sizes, 4, seed=1)
+    mixer = Mixer(taskmix.Exp3S(list(SETS), eta=0.3), mixed.sizes, 4, seed=1)
     options = {"collate_fn": collate_by(), "num_workers": workers}
     return mixer, StatefulDataLoader(mixed, batch_sampler=mixer, **options)
 
@@ -55,13 +55,13 @@ def test_the_mixers_state_is_what_counts_whatever_a_loader_has_fetched(workers: 
 @pytest.mark.parametrize(
     ("policy", "signal"),
     [
-        (bursar.Thompson(["a", "b"], primary="a"), "DevScore"),
-        (bursar.ActivePrioritization(["a", "b"]), "Uncertainty"),
+        (taskmix.Thompson(["a", "b"], primary="a"), "DevScore"),
+        (taskmix.ActivePrioritization(["a", "b"]), "Uncertainty"),
     ],
     ids=["dev scores", "uncertainty"],
 )
 def test_policies_that_need_dear_signals_are_refused_in_hosts(
-    policy: bursar.Policy, signal: str
+    policy: taskmix.Policy, signal: str
 ) -> None:
     """Every host settles its draws through a tally."""
     with pytest.raises(UserError) as caught:

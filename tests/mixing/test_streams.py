@@ -10,9 +10,9 @@ import datasets
 import pytest
 from torch.utils.data import DataLoader, IterableDataset
 
-import bursar
-from bursar.errors import UserError
-from bursar.mixing import Streams
+import taskmix
+from taskmix.errors import UserError
+from taskmix.mixing import Streams
 
 
 class Numbers(IterableDataset[int]):
@@ -66,7 +66,7 @@ def test_resumed_streams_go_on_as_if_nothing_had_happened(
     loaders: Callable[[], dict[str, object]], tmp_path: Path
 ) -> None:
     def fresh(folder: str) -> Streams:
-        policy, path = bursar.Progress(list(SIZES)), tmp_path / folder / "journal.jsonl"
+        policy, path = taskmix.Progress(list(SIZES)), tmp_path / folder / "journal.jsonl"
         return Streams(policy, loaders(), seed=3, sizes=SIZES, journal=path)  # type: ignore[arg-type]
 
     whole = train(fresh("whole"), 60)
@@ -82,20 +82,20 @@ def test_resumed_streams_go_on_as_if_nothing_had_happened(
 
 
 def test_a_stream_that_ends_begins_again_in_a_new_order() -> None:
-    streams = Streams(bursar.Random(["a"]), {"a": DataLoader(Numbers(8), batch_size=8)}, seed=1)
+    streams = Streams(taskmix.Random(["a"]), {"a": DataLoader(Numbers(8), batch_size=8)}, seed=1)
     batches = [batch["batch"].tolist() for batch in itertools.islice(streams, 3)]
     assert [sorted(batch) for batch in batches] == [list(range(8))] * 3
     assert batches[0] != batches[1] != batches[2]
 
 
 def test_what_is_wrong_is_said_in_a_sentence() -> None:
-    policy = bursar.Random(["a", "b"])
+    policy = taskmix.Random(["a", "b"])
     with pytest.raises(UserError, match=r"^loaders: expected one for each task .*, found a$"):
         Streams(policy, {"a": []}, seed=1)
     empty = Streams(policy, {"a": [], "b": []}, seed=1)
     with pytest.raises(UserError, match=r"^loaders, [ab]: expected batches, found none in epoch 0"):
         next(iter(empty))
-    streams = Streams(bursar.Random(["a", "b"]), {"a": [1], "b": [1]}, seed=1)
+    streams = Streams(taskmix.Random(["a", "b"]), {"a": [1], "b": [1]}, seed=1)
     next(iter(streams))
     with pytest.raises(UserError, match=r"expected every draw to be settled, found 1 open$"):
         streams.state_dict()

@@ -1,4 +1,4 @@
-"""A user of exported folders who has transformers and not bursar; `test_export.py` runs this."""
+"""A user of exported folders who has transformers and not taskmix; `test_export.py` runs this."""
 
 import json
 import sys
@@ -55,7 +55,7 @@ def logits(
 
 def main() -> None:
     """Read what to do from standard input; write logits to standard output."""
-    sys.modules["bursar"] = None  # type: ignore[assignment]  # importing it is an error now
+    sys.modules["taskmix"] = None  # type: ignore[assignment]  # importing it is an error now
     print(json.dumps([logits(**job).tolist() for job in json.load(sys.stdin)]))
 
 

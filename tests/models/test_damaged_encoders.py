@@ -12,10 +12,10 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from bursar.errors import UserError
-from bursar.models.encoders import build_text_encoder, quiet
-from bursar.models.spec import ModelSpec
-from bursar.models.tokenizers import pretrained_tokenizer
+from taskmix.errors import UserError
+from taskmix.models.encoders import build_text_encoder, quiet
+from taskmix.models.spec import ModelSpec
+from taskmix.models.tokenizers import pretrained_tokenizer
 
 EXPORT = runpy.run_path(str(Path(__file__).with_name("test_export.py")))
 WEIGHTS = "model.safetensors"

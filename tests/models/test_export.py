@@ -19,18 +19,18 @@ from tokenizers import models, pre_tokenizers, trainers
 from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from bursar.errors import UserError
-from bursar.models import exported, saving
-from bursar.models.build import build
-from bursar.models.encoders import quiet
-from bursar.models.export import can_export, convert, export
-from bursar.models.multitask import MultiTaskModel
-from bursar.models.spec import ModelSpec
-from bursar.models.tokenizers import Corpus, tokenizer_for
-from bursar.tasks.encoding import encode
-from bursar.tasks.kinds import Choose, Classify, Kind, MultiLabel, Regress, Span, Tag
-from bursar.tasks.rows import ChoiceRow, Mark, QuestionRow, Row, TextRow, WordsRow
-from bursar.tasks.tokenizer import Tokenizer
+from taskmix.errors import UserError
+from taskmix.models import exported, saving
+from taskmix.models.build import build
+from taskmix.models.encoders import quiet
+from taskmix.models.export import can_export, convert, export
+from taskmix.models.multitask import MultiTaskModel
+from taskmix.models.spec import ModelSpec
+from taskmix.models.tokenizers import Corpus, tokenizer_for
+from taskmix.tasks.encoding import encode
+from taskmix.tasks.kinds import Choose, Classify, Kind, MultiLabel, Regress, Span, Tag
+from taskmix.tasks.rows import ChoiceRow, Mark, QuestionRow, Row, TextRow, WordsRow
+from taskmix.tasks.tokenizer import Tokenizer
 
 KINDS: dict[str, Kind] = {
     "classify": Classify(("no", "yes", "maybe")),
@@ -50,7 +50,7 @@ PIECES = [  # the number of the text, and characters there; one piece is cut off
     [(0, 170, 175), (1, 0, 3)],
 ]
 CHOICES = ["ran home.", "a mat?"]
-QUESTIONS = ["Who?", "What ran?", "Who sat?"]  # short: bursar cuts a long one, transformers cannot
+QUESTIONS = ["Who?", "What ran?", "Who sat?"]  # short: taskmix cuts a long one, transformers cannot
 LENGTH = 32
 SMALL = ModelSpec(
     encoder="small", width=48, attention_heads=4, vocabulary=120, max_length=LENGTH, head_width=24
@@ -115,7 +115,7 @@ def pooled(tokens: Tensor, mask: Tensor, second: Tensor, pooling: str) -> Tensor
 
 @torch.inference_mode()
 def ours(model: MultiTaskModel, tokenizer: Tokenizer, task: str) -> Tensor:
-    """What bursar's encoder and head make of the rows, from bursar's own columns."""
+    """What taskmix's encoder and head make of the rows, from taskmix's own columns."""
     kind = model.kinds[task]
     split = encode(kind, Given(tuple(rows(task))), tokenizer)
     inputs, targets = split.batch(np.arange(len(split)))
@@ -148,7 +148,7 @@ def texts_of(task: str, folder: Path) -> dict[str, Any]:
 
 
 def theirs(folder: Path, task: str) -> Tensor:
-    """What a user of transformers gets for them, where bursar has registered its classes."""
+    """What a user of transformers gets for them, where taskmix has registered its classes."""
     user = runpy.run_path(str(Path(__file__).with_name("plain_user.py")))
     with quiet():
         found: Tensor = user["logits"](**texts_of(task, folder), trust=False)
@@ -196,7 +196,7 @@ def test_a_linear_head_on_tokens_is_a_class_of_transformers(task: str, tmp_path:
     assert not (tmp_path / "out" / "exported.py").exists()
 
 
-def test_a_folder_loads_where_bursar_is_not(tmp_path: Path) -> None:
+def test_a_folder_loads_where_taskmix_is_not(tmp_path: Path) -> None:
     tasks = ["classify", "regress", "choose", "span", "wic"]
     spec = SMALL.model_copy(update={"pooling": "pair"})
     model, tokenizer = built(spec, tmp_path / "model", tasks)
@@ -217,12 +217,12 @@ def test_a_folder_loads_where_bursar_is_not(tmp_path: Path) -> None:
         torch.testing.assert_close(torch.tensor(found), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_the_file_in_the_folder_names_no_bursar_module(tmp_path: Path) -> None:
+def test_the_file_in_the_folder_names_no_taskmix_module(tmp_path: Path) -> None:
     built(SMALL, tmp_path / "model", ["classify"])
     export(tmp_path / "model", "classify", tmp_path / "out")
     source = (tmp_path / "out" / "exported.py").read_text()
-    assert "import bursar" not in source
-    assert "from bursar" not in source
+    assert "import taskmix" not in source
+    assert "from taskmix" not in source
 
 
 def byte_level(name: str) -> Any:
@@ -504,7 +504,7 @@ def test_a_tokenizer_that_transformers_would_change_is_refused(
 ) -> None:
     small(tmp_path, "classify")
     other = word_pieces("BertTokenizer")
-    monkeypatch.setattr("bursar.models.export.export_tokenizer", lambda *_: other)
+    monkeypatch.setattr("taskmix.models.export.export_tokenizer", lambda *_: other)
     with pytest.raises(UserError, match="task classify: transformers would read this model's"):
         export(tmp_path / "model", "classify", tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -3,14 +3,14 @@ import pytest
 import torch
 from torch import nn
 
-from bursar.models import build
-from bursar.models.encoders import CNN, ImageEncoder, Representation, TextEncoder, pool
-from bursar.models.heads import LinearHead, TwoLayerHead
-from bursar.models.multitask import MultiTaskModel, key
-from bursar.models.spec import ModelSpec, Pooling
-from bursar.tasks.batches import ready_batch
-from bursar.tasks.kinds import Classify, Kind, Regress, Tag
-from bursar.tasks.tokenizer import Tokenizer
+from taskmix.models import build
+from taskmix.models.encoders import CNN, ImageEncoder, Representation, TextEncoder, pool
+from taskmix.models.heads import LinearHead, TwoLayerHead
+from taskmix.models.multitask import MultiTaskModel, key
+from taskmix.models.spec import ModelSpec, Pooling
+from taskmix.tasks.batches import ready_batch
+from taskmix.tasks.kinds import Classify, Kind, Regress, Tag
+from taskmix.tasks.tokenizer import Tokenizer
 
 SPEC = ModelSpec(encoder="small", width=32, attention_heads=2, layers=3, max_length=32)
 TOKENIZER = Tokenizer.train(["the cat sat on a mat"] * 9, 100, max_length=32)

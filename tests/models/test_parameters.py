@@ -6,12 +6,12 @@ import pytest
 import torch
 from transformers import BertConfig
 
-from bursar.errors import UserError
-from bursar.models.build import build
-from bursar.models.parameters import parameters_of
-from bursar.models.spec import ModelSpec
-from bursar.models.tokenizers import Corpus, tokenizer_for
-from bursar.tasks.kinds import Classify, Generate
+from taskmix.errors import UserError
+from taskmix.models.build import build
+from taskmix.models.parameters import parameters_of
+from taskmix.models.spec import ModelSpec
+from taskmix.models.tokenizers import Corpus, tokenizer_for
+from taskmix.tasks.kinds import Classify, Generate
 
 TASKS = [f"task-{number}" for number in range(8)]
 

@@ -6,16 +6,16 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from bursar.errors import UserError
-from bursar.models import saving
-from bursar.models.build import build
-from bursar.models.encoders import quiet
-from bursar.models.multitask import MultiTaskModel
-from bursar.models.spec import ModelSpec
-from bursar.models.tokenizers import Corpus, tokenizer_for
-from bursar.tasks.batches import ready_batch
-from bursar.tasks.kinds import Choose, Classify, Kind, MultiLabel, Regress, Span, Tag
-from bursar.tasks.tokenizer import Tokenizer
+from taskmix.errors import UserError
+from taskmix.models import saving
+from taskmix.models.build import build
+from taskmix.models.encoders import quiet
+from taskmix.models.multitask import MultiTaskModel
+from taskmix.models.spec import ModelSpec
+from taskmix.models.tokenizers import Corpus, tokenizer_for
+from taskmix.tasks.batches import ready_batch
+from taskmix.tasks.kinds import Choose, Classify, Kind, MultiLabel, Regress, Span, Tag
+from taskmix.tasks.tokenizer import Tokenizer
 
 SENTENCES = ["the cat sat on a mat", "who saw one small brown dog?", "far, far away"] * 4
 TEXTS = Corpus("sentences", lambda: SENTENCES)
@@ -168,7 +168,7 @@ def test_a_text_encoder_for_pictures_is_one_sentence() -> None:
 
 
 def test_a_folder_without_a_model_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"expected a bursar model, found no bursar\.json"):
+    with pytest.raises(UserError, match=r"expected a taskmix model, found no taskmix\.json"):
         saving.load(tmp_path)
 
 

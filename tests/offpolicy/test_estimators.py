@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import bursar
-from bursar.errors import UserError
-from bursar.offpolicy import (
+import taskmix
+from taskmix.errors import UserError
+from taskmix.offpolicy import (
     ClippedImportanceSampling,
     Course,
     DirectMethod,
@@ -25,9 +25,9 @@ from bursar.offpolicy import (
     estimate,
     mean_shares,
 )
-from bursar.policies import Annealed, Cycle, Outcome, Policy, Schedule, Stratified
-from bursar.rng import stream
-from bursar.studies.coverage import Cell, coverage
+from taskmix.policies import Annealed, Cycle, Outcome, Policy, Schedule, Stratified
+from taskmix.rng import stream
+from taskmix.studies.coverage import Cell, coverage
 
 METHODS = ["is", "wis", "clipped_is", "dm", "dr", "sndr", "switch_dr"]
 TASKS = ["a", "b", "c", "d"]
@@ -135,7 +135,7 @@ def test_the_loggers_own_policy_earns_what_was_logged() -> None:
     rng = stream(4, "log")
     log = Log(["a", "b"], rng.integers(0, 2, 200), np.full((200, 2), 0.5), rng.random(200))
     for method in ("is", "wis"):
-        result = estimate(log, bursar.Random(["a", "b"]), method)
+        result = estimate(log, taskmix.Random(["a", "b"]), method)
         assert result.value == pytest.approx(log.rewards.mean(), abs=1e-12)
         assert result.effective_sample_size == pytest.approx(200)
 
@@ -292,8 +292,8 @@ def made_learnable_log(gains: bool = True, losses: bool = True) -> Log:
 
 def test_a_policy_that_learns_is_judged_by_what_it_comes_to() -> None:
     log = made_learnable_log()
-    policy = bursar.Exp3S(TASKS, eta=0.05)
-    watching, rows = bursar.Exp3S(TASKS, eta=0.05), []
+    policy = taskmix.Exp3S(TASKS, eta=0.05)
+    watching, rows = taskmix.Exp3S(TASKS, eta=0.05), []
     for t in range(400):
         rows.append(watching.probabilities())
         index = int(log.actions[t])
@@ -303,7 +303,7 @@ def test_a_policy_that_learns_is_judged_by_what_it_comes_to() -> None:
     value = sum(w * float(r) for w, r in zip(weights, log.rewards, strict=True)) / sum(weights)
     found = estimate(log, policy)
     assert found.value == pytest.approx(value, abs=1e-12)
-    assert found.value > estimate(log, bursar.Random(TASKS)).value + 0.02
+    assert found.value > estimate(log, taskmix.Random(TASKS)).value + 0.02
     assert policy.probabilities().tolist() == [0.25] * 4
     shares = mean_shares(log, policy)
     assert list(shares.values()) == pytest.approx(np.mean(rows, axis=0).tolist())
@@ -314,8 +314,8 @@ def test_a_policy_that_learns_is_judged_by_what_it_comes_to() -> None:
 
 def test_each_log_is_watched_from_the_start_and_in_any_order_of_the_tasks() -> None:
     log = made_learnable_log()
-    turned = bursar.Exp3S(["c", "a", "d", "b"], eta=0.05)
-    once = estimate(log, bursar.Exp3S(TASKS, eta=0.05))
+    turned = taskmix.Exp3S(["c", "a", "d", "b"], eta=0.05)
+    once = estimate(log, taskmix.Exp3S(TASKS, eta=0.05))
     assert estimate(log, turned).value == pytest.approx(once.value)
     assert estimate([log, log], turned).value == pytest.approx(once.value)
     assert estimate([made_learnable_log(), log], turned, pool="last") == estimate(log, turned)
@@ -324,9 +324,9 @@ def test_each_log_is_watched_from_the_start_and_in_any_order_of_the_tasks() -> N
 @pytest.mark.parametrize(
     ("policy", "gains", "losses", "message"),
     [
-        (bursar.Exp3S(TASKS), False, True, "found exp3s, which needs Gain"),
-        (bursar.Thompson(TASKS, primary="a"), True, True, "found thompson, which needs DevScore"),
-        (bursar.Progress(TASKS), False, False, "found progress, which needs Loss"),
+        (taskmix.Exp3S(TASKS), False, True, "found exp3s, which needs Gain"),
+        (taskmix.Thompson(TASKS, primary="a"), True, True, "found thompson, which needs DevScore"),
+        (taskmix.Progress(TASKS), False, False, "found progress, which needs Loss"),
     ],
 )
 def test_a_learner_that_the_log_cannot_feed_is_refused(
@@ -363,7 +363,7 @@ def test_a_cycle_supports_no_other_policy_unless_taken_for_its_mixture() -> None
         [float(draw.index) for draw in draws],
     )
     with pytest.raises(UserError, match="no support"):
-        estimate(log, bursar.Random(["a", "b"]))
+        estimate(log, taskmix.Random(["a", "b"]))
     with pytest.raises(UserError, match="no support"):
         estimate(Log(log.tasks, log.actions, log.propensities, log.rewards), {"a": 0.5, "b": 0.5})
     assert estimate(log, {"a": 0.5, "b": 0.5}, pool="balance").value == pytest.approx(0.5)

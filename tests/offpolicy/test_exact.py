@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar.offpolicy import Evolution, Exact, FarPolicyWarning, Log, Totals, improve, objective
-from bursar.rng import stream
+from taskmix.offpolicy import Evolution, Exact, FarPolicyWarning, Log, Totals, improve, objective
+from taskmix.rng import stream
 
 
 def made(seed: int, tasks: int, spread: float) -> Totals:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar.errors import UserError
-from bursar.offpolicy import (
+from taskmix.errors import UserError
+from taskmix.offpolicy import (
     Evolution,
     Exact,
     FarPolicyWarning,
@@ -22,8 +22,8 @@ from bursar.offpolicy import (
     improved_shares,
     objective,
 )
-from bursar.policies import Fixed, Schedule
-from bursar.rng import stream
+from taskmix.policies import Fixed, Schedule
+from taskmix.rng import stream
 
 TASKS = ["a", "b", "c", "d"]
 MEANS = np.array([0.2, 0.5, 0.7, 0.4])

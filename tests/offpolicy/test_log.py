@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import bursar
-from bursar.errors import UserError
-from bursar.journal import Journal, Opening, Step
-from bursar.offpolicy import Course, Log, estimate, improve, prediction_gain, room_left
-from bursar.policies import Outcome, Policy, Thompson
-from bursar.rng import stream
+import taskmix
+from taskmix.errors import UserError
+from taskmix.journal import Journal, Opening, Step
+from taskmix.offpolicy import Course, Log, estimate, improve, prediction_gain, room_left
+from taskmix.policies import Outcome, Policy, Thompson
+from taskmix.rng import stream
 
 
 def journal_of(path: Path, policy: Policy, steps: int, score: bool = False) -> list[Outcome]:
@@ -74,7 +74,7 @@ def test_a_course_gives_each_step_its_row() -> None:
 
 
 def test_a_journal_gives_back_draws_propensities_and_rewards(tmp_path: Path) -> None:
-    policy = bursar.Exp3S(["a", "b", "c"], eta=0.5)
+    policy = taskmix.Exp3S(["a", "b", "c"], eta=0.5)
     outcomes = journal_of(tmp_path / "journal.jsonl", policy, 200)
     log = Log.from_journal(tmp_path, prediction_gain)
     assert [log.tasks[a] for a in log.actions] == [o.draw.task for o in outcomes]
@@ -88,7 +88,7 @@ def test_a_journal_gives_back_draws_propensities_and_rewards(tmp_path: Path) -> 
 
 def test_the_reward_is_equation_16_unless_one_says_otherwise(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
-    outcomes = journal_of(path, bursar.Random(["a", "b"]), 50)
+    outcomes = journal_of(path, taskmix.Random(["a", "b"]), 50)
     last: dict[str, float] = {}
     expected = []
     for outcome in outcomes:
@@ -110,7 +110,7 @@ def test_a_round_of_thompson_sampling_is_one_decision(tmp_path: Path) -> None:
 
 def test_ten_thousand_tasks_need_no_dense_array(tmp_path: Path) -> None:
     tasks = [f"t{k}" for k in range(10_000)]
-    policy = bursar.Exp3S(tasks, eta=1.0)
+    policy = taskmix.Exp3S(tasks, eta=1.0)
     outcomes = journal_of(tmp_path / "journal.jsonl", policy, 300)
     log = Log.from_journal(tmp_path)
     assert log.course is not None
@@ -122,7 +122,7 @@ def test_ten_thousand_tasks_need_no_dense_array(tmp_path: Path) -> None:
 
 def test_a_missing_signal_is_named(tmp_path: Path) -> None:
     with Journal.create(tmp_path / "j", Opening("run", ["a"], {}, 1, {}, {})) as journal:
-        draw = bursar.Random(["a"]).ask(stream(1, "draws"))
+        draw = taskmix.Random(["a"]).ask(stream(1, "draws"))
         journal.draw(1, Outcome(draw, loss=0.5))
     with pytest.raises(UserError, match="step 1: expected a gain"):
         Log.from_journal(tmp_path / "j", prediction_gain)

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar import ActivePrioritization, Outcome
-from bursar.policies import Uncertainty
-from bursar.rng import stream
+from taskmix import ActivePrioritization, Outcome
+from taskmix.policies import Uncertainty
+from taskmix.rng import stream
 
 NAMES = list("abcd")
 quick = settings(derandomize=True, deadline=None, max_examples=50)

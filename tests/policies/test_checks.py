@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from bursar import Outcome, Policy, Random
-from bursar.errors import UserError
-from bursar.rng import stream
+from taskmix import Outcome, Policy, Random
+from taskmix.errors import UserError
+from taskmix.rng import stream
 
 
 class Mine(Policy):

@@ -1,6 +1,6 @@
 """Every policy of the library passes the suite that it ships."""
 
-from bursar import (
+from taskmix import (
     ADO,
     ODM,
     ActivePrioritization,
@@ -20,8 +20,8 @@ from bursar import (
     Thompson,
     Worth,
 )
-from bursar.policies import POLICIES
-from bursar.testing import PolicyConformance
+from taskmix.policies import POLICIES
+from taskmix.testing import PolicyConformance
 
 
 def sizes(tasks):

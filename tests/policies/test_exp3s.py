@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar import Exp3S, Outcome, Random
-from bursar.policies import QuantileScaler
-from bursar.policies.base import Draw
-from bursar.rng import stream
+from taskmix import Exp3S, Outcome, Random
+from taskmix.policies import QuantileScaler
+from taskmix.policies.base import Draw
+from taskmix.rng import stream
 
 
 class AsItIs:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar.policies.fitted_lines import _KEPT, FittedLines
+from taskmix.policies.fitted_lines import _KEPT, FittedLines
 
 values = st.lists(st.floats(-5, 5), min_size=2, max_size=30)
 

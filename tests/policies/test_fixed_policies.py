@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar import Aimed, Annealed, Cycle, Fixed, Random, Schedule, TaskSize, Temperature
-from bursar.policies import RunInfo
-from bursar.rng import stream
+from taskmix import Aimed, Annealed, Cycle, Fixed, Random, Schedule, TaskSize, Temperature
+from taskmix.policies import RunInfo
+from taskmix.rng import stream
 
 SIZES = {"mnli": 393_000, "rte": 2_500, "wnli": 634}
 FACTS = RunInfo(sizes=SIZES, steps=1000, batch=16)

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from bursar import ActivePrioritization, Draw, Exp3S, Outcome, Progress, Stratified, Thompson
-from bursar.bandit import Environment, simulate
-from bursar.policies import ToldDraws
-from bursar.rng import stream
-from bursar.testing import outcome_of
+from taskmix import ActivePrioritization, Draw, Exp3S, Outcome, Progress, Stratified, Thompson
+from taskmix.bandit import Environment, simulate
+from taskmix.policies import ToldDraws
+from taskmix.rng import stream
+from taskmix.testing import outcome_of
 
 TASKS = list("abcd")
 LEARNERS = {

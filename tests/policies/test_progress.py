@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar import Outcome, Progress, Random, Stratified
-from bursar.bandit import CONTENDERS, Environment, compare, simulate
-from bursar.rng import stream
+from taskmix import Outcome, Progress, Random, Stratified
+from taskmix.bandit import CONTENDERS, Environment, compare, simulate
+from taskmix.rng import stream
 
 RATES = (0.99, 0.975, 0.95, 0.9, 0.8, 0.5, 0.0)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar.policies import QuantileScaler
+from taskmix.policies import QuantileScaler
 
 quick = settings(derandomize=True, deadline=None, max_examples=50)
 rewards = st.lists(st.integers(-1000, 1000).map(float), min_size=1, max_size=60)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar import Cycle, Exp3S, Fixed, Outcome, Random, Schedule, Stratified, Thompson
-from bursar.rng import stream
+from taskmix import Cycle, Exp3S, Fixed, Outcome, Random, Schedule, Stratified, Thompson
+from taskmix.rng import stream
 
 quick = settings(derandomize=True, deadline=None, max_examples=25)
 weights = st.lists(st.integers(1, 1000), min_size=1, max_size=12)

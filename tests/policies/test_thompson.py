@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from bursar import Outcome, Thompson
-from bursar.policies import DevScore
-from bursar.policies.largest import probability_largest
-from bursar.rng import stream
+from taskmix import Outcome, Thompson
+from taskmix.policies import DevScore
+from taskmix.policies.largest import probability_largest
+from taskmix.rng import stream
 
 quick = settings(derandomize=True, deadline=None, max_examples=25)
 betas = st.lists(st.tuples(st.floats(1, 60), st.floats(1, 60)), min_size=1, max_size=6).map(

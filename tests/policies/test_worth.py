@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar import Aimed, Outcome, Random, Worth
-from bursar.bandit import CONTENDERS, Environment, compare, simulate
-from bursar.policies import RunInfo, Skill
-from bursar.rng import stream
+from taskmix import Aimed, Outcome, Random, Worth
+from taskmix.bandit import CONTENDERS, Environment, compare, simulate
+from taskmix.policies import RunInfo, Skill
+from taskmix.rng import stream
 
 TASKS = list("abcd")
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from bursar.journal import Evaluation, Journal, Opening, Shares, Step
-from bursar.records import Record
+from taskmix.journal import Evaluation, Journal, Opening, Shares, Step
+from taskmix.records import Record
 
 TASKS = ["easy", "hard"]
 MakeRun = Callable[..., Path]

@@ -10,11 +10,11 @@ from scipy import stats
 pytest.importorskip("botorch")
 pytest.importorskip("plotly")
 
-from bursar.policies import Utility
-from bursar.report import figures
-from bursar.report.autosem import write_autosem_report
-from bursar.search import RatioSpace
-from bursar.studies.autosem import AutosemResult, FinalRun, Search, SelectedTasks, StageCost, Tried
+from taskmix.policies import Utility
+from taskmix.report import figures
+from taskmix.report.autosem import write_autosem_report
+from taskmix.search import RatioSpace
+from taskmix.studies.autosem import AutosemResult, FinalRun, Search, SelectedTasks, StageCost, Tried
 
 UTILITIES = [
     Utility("p<b>", 0.8, 0.6, 0.95, 40, 8.0, 2.0),

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bursar.bandit import CONTENDERS, compare
-from bursar.errors import UserError
-from bursar.report.bandit import HEAD, POLICIES, bandit_curves, bandit_report, primary_note, rows
+from taskmix.bandit import CONTENDERS, compare
+from taskmix.errors import UserError
+from taskmix.report.bandit import HEAD, POLICIES, bandit_curves, bandit_report, primary_note, rows
 
 SMALL = {"arms": 3, "steps": 30, "environments": 2, "seeds": 2}
 
@@ -54,6 +54,6 @@ def test_a_mistake_is_named(tmp_path):
 
 def test_a_page_of_somebody_else_is_left_alone(tmp_path):
     (tmp_path / "report.html").write_text("mine")
-    with pytest.raises(UserError, match="bursar has not written this file"):
+    with pytest.raises(UserError, match="taskmix has not written this file"):
         bandit_report(tmp_path, ["random"], **SMALL)
     assert (tmp_path / "report.html").read_text() == "mine"

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar.report.curves import MOST, held_means, smoothed, thinned
+from taskmix.report.curves import MOST, held_means, smoothed, thinned
 
 
 @given(st.integers(1, 10**6))

@@ -3,13 +3,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bursar.journal import Diagnostics, Evaluation, Opening, Round, SelectionStep, Shares, Step
-from bursar.report import History, figures, read_history
-from bursar.report.curves import MOST
-from bursar.report.figures import selection, shares, weighting
-from bursar.report.figures.differences import Row
-from bursar.report.style import looks
-from bursar.studies.paired import Difference
+from taskmix.journal import Diagnostics, Evaluation, Opening, Round, SelectionStep, Shares, Step
+from taskmix.report import History, figures, read_history
+from taskmix.report.curves import MOST
+from taskmix.report.figures import selection, shares, weighting
+from taskmix.report.figures.differences import Row
+from taskmix.report.style import looks
+from taskmix.studies.paired import Difference
 
 COMPUTE = Opening("run", ["a"], {}, 1, {}, {"steps": 4, "batch": 10}, count="compute")
 

@@ -3,12 +3,12 @@ import json
 import numpy as np
 import pytest
 
-from bursar.errors import UserError
-from bursar.journal import Diagnostics, Evaluation, Round, SelectionStep, Step
-from bursar.report import read_history
-from bursar.report.exposure import exposures
-from bursar.report.standing import standing
-from bursar.report.timeline import asked, influence, training_losses, uncertainties
+from taskmix.errors import UserError
+from taskmix.journal import Diagnostics, Evaluation, Round, SelectionStep, Step
+from taskmix.report import read_history
+from taskmix.report.exposure import exposures
+from taskmix.report.standing import standing
+from taskmix.report.timeline import asked, influence, training_losses, uncertainties
 
 SCORES = {
     "step": 2,

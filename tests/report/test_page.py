@@ -5,9 +5,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from bursar.errors import UserError
-from bursar.journal import Evaluation, Round, SelectionStep, Shares, Step
-from bursar.report import document, write_comparison_report, write_run_report
+from taskmix.errors import UserError
+from taskmix.journal import Evaluation, Round, SelectionStep, Shares, Step
+from taskmix.report import document, write_comparison_report, write_run_report
 
 HOSTILE = '</script><script>alert("1")</script><img src=x onerror=alert(1)>'
 
@@ -180,7 +180,7 @@ def test_a_report_that_fails_leaves_the_old_one(make_run, short, monkeypatch):
     def torn(*_):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("bursar.files.os.fsync", torn)
+    monkeypatch.setattr("taskmix.files.os.fsync", torn)
     with pytest.raises(OSError, match="no space"):
         write_run_report(folder)
     assert (folder / "report.html").read_bytes() == old
@@ -328,7 +328,7 @@ def test_a_folder_without_a_journal_is_one_sentence(tmp_path):
 def test_the_room_loads_neither_torch_nor_plotly():
     import subprocess
 
-    code = "import sys, bursar.report; print({'torch', 'plotly'} & set(sys.modules))"
+    code = "import sys, taskmix.report; print({'torch', 'plotly'} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "set()"
 
@@ -346,6 +346,6 @@ def test_a_page_of_somebody_else_is_left_alone(make_run, short, tmp_path):
         (tmp_path, lambda: write_comparison_report({"a": [folder]}, tmp_path, "a")),
     ):
         (place / "report.html").write_text("<html>mine</html>")
-        with pytest.raises(UserError, match=r"report.html: bursar has not written this file"):
+        with pytest.raises(UserError, match=r"report.html: taskmix has not written this file"):
             write()
         assert (place / "report.html").read_text() == "<html>mine</html>"

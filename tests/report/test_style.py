@@ -4,8 +4,8 @@ import sys
 import numpy as np
 import pytest
 
-from bursar.errors import UserError
-from bursar.report.style import PALETTE, looks, plotly, safe
+from taskmix.errors import UserError
+from taskmix.report.style import PALETTE, looks, plotly, safe
 
 # Machado, Oliveira and Fernandes (2009): linear RGB as seen without one sort of cones.
 SEEN = {
@@ -67,6 +67,6 @@ def test_a_name_is_no_markup_to_plotly():
 
 def test_without_plotly_one_sentence_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "plotly", None)
-    with pytest.raises(UserError, match=r"pip install 'bursar\[report\]'") as error:
+    with pytest.raises(UserError, match=r"pip install 'taskmix\[report\]'") as error:
         plotly()
     assert "\n" not in str(error.value)

@@ -9,9 +9,9 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from bursar.rng import stream
-from bursar.search.axes import axis
-from bursar.search.space import Space
+from taskmix.rng import stream
+from taskmix.search.axes import axis
+from taskmix.search.space import Space
 
 DISTRIBUTIONS: list[BaseDistribution] = [
     FloatDistribution(-3.0, 7.0),

@@ -10,7 +10,7 @@ from optuna.testing.pytest_samplers import (
     SingleOnlySamplerTestCase,
 )
 
-from bursar.search import GPHedgeSampler, nominate, process
+from taskmix.search import GPHedgeSampler, nominate, process
 
 
 class TestGPHedgeSampler(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bursar.search.hedge import Nomination, known_rewards, probabilities, total
+from taskmix.search.hedge import Nomination, known_rewards, probabilities, total
 
 gains = st.lists(st.floats(-1e3, 1e3), min_size=3, max_size=3)
 

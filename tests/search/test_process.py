@@ -10,8 +10,8 @@ from botorch.exceptions.warnings import OptimizationWarning
 from botorch.generation import gen
 from scipy.stats import norm
 
-from bursar.rng import stream
-from bursar.search.process import FUNCTIONS, Process, climb, evaluate, standardised
+from taskmix.rng import stream
+from taskmix.search.process import FUNCTIONS, Process, climb, evaluate, standardised
 
 NOTHING = np.empty((0, 2))
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bursar.errors import UserError
-from bursar.search import RatioSpace, reduced
+from taskmix.errors import UserError
+from taskmix.search import RatioSpace, reduced
 
 SPACE = RatioSpace("rte", ("qqp", "mnli"))
 

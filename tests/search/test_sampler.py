@@ -9,12 +9,12 @@ import pytest
 from optuna.distributions import FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-import bursar.search
-from bursar.errors import UserError
-from bursar.search import GPHedgeSampler, RatioSpace
-from bursar.search.history import StudyHistory
-from bursar.search.process import FUNCTIONS, Process
-from bursar.search.space import Space
+import taskmix.search
+from taskmix.errors import UserError
+from taskmix.search import GPHedgeSampler, RatioSpace
+from taskmix.search.history import StudyHistory
+from taskmix.search.process import FUNCTIONS, Process
+from taskmix.search.space import Space
 
 GRID = {"x": IntDistribution(0, 14), "y": IntDistribution(0, 9)}
 
@@ -251,7 +251,7 @@ def test_parameters_of_some_trials_only_are_random_and_said_to_be(
             return trial.suggest_int("layers", 1, 8)
         return trial.suggest_float("width", 0.1, 1.0, log=True)
 
-    with caplog.at_level(logging.WARNING, logger="bursar.search"):
+    with caplog.at_level(logging.WARNING, logger="taskmix.search"):
         study = studied(trials=10, objective=objective)
     assert all(trial.state is TrialState.COMPLETE for trial in study.trials)
     assert all(set(w["nominees"]["ei"]) == {"deep"} for w in rounds(study).values())
@@ -316,16 +316,16 @@ def test_several_objectives_are_refused_in_a_sentence() -> None:
 
 
 def test_a_missing_extra_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bursar.search, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install 'bursar\[search\]'\.$"):
-        _ = bursar.search.GPHedgeSampler
+    monkeypatch.setattr(taskmix.search, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"pip install 'taskmix\[search\]'\.$"):
+        _ = taskmix.search.GPHedgeSampler
 
 
 def test_the_room_is_light_until_the_sampler_is_used() -> None:
     code = (
-        "import sys, bursar.search; bursar.search.RatioSpace('a', ['b']).grid(3);"
+        "import sys, taskmix.search; taskmix.search.RatioSpace('a', ['b']).grid(3);"
         "print([m for m in ('torch', 'optuna', 'botorch') if m in sys.modules]);"
-        "bursar.search.GPHedgeSampler(seed=1);"
+        "taskmix.search.GPHedgeSampler(seed=1);"
         "print([m for m in ('torch', 'botorch') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

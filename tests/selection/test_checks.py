@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from bursar.errors import UserError
-from bursar.selection import MTUncertainty
-from bursar.selection.base import Selection, candidates_of, steps_of
+from taskmix.errors import UserError
+from taskmix.selection import MTUncertainty
+from taskmix.selection.base import Selection, candidates_of, steps_of
 
 NOTHING = np.array([], dtype=np.int64)
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar.errors import UserError
-from bursar.run_info import RunInfo
-from bursar.selection import MTUncertainty, example_scores
+from taskmix.errors import UserError
+from taskmix.run_info import RunInfo
+from taskmix.selection import MTUncertainty, example_scores
 
 TASKS = ["cola", "mnli", "stsb", "rte"]
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from bursar.selection import example_scores
-from bursar.tasks.kinds import Choose, Span
-from bursar.uncertainty import bald, entropy
+from taskmix.selection import example_scores
+from taskmix.tasks.kinds import Choose, Span
+from taskmix.uncertainty import bald, entropy
 
 
 @pytest.fixture

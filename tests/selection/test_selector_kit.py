@@ -1,7 +1,7 @@
 """Every selector of the library passes the suite that it ships."""
 
-from bursar.selection import SELECTORS, MTUncertainty
-from bursar.testing import SelectorConformance
+from taskmix.selection import SELECTORS, MTUncertainty
+from taskmix.testing import SelectorConformance
 
 
 class TestMTUncertainty(SelectorConformance):

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from bursar.selection import Usage
+from taskmix.selection import Usage
 
 
 def test_an_example_counts_once_however_often_it_is_used():

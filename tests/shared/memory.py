@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from bursar.tasks.rows import Row
+from taskmix.tasks.rows import Row
 
 
 @dataclass(frozen=True)

@@ -38,9 +38,9 @@ def postgres() -> Iterator[str]:
     initdb, pg_ctl = program("initdb"), program("pg_ctl")
     if initdb is None or pg_ctl is None:
         pytest.skip("needs PostgreSQL: initdb and pg_ctl of Debian's package `postgresql`")
-    pytest.importorskip("psycopg", reason="needs psycopg: pip install 'bursar[postgres]'")
+    pytest.importorskip("psycopg", reason="needs psycopg: pip install 'taskmix[postgres]'")
     user, port = server_user(), free_port()
-    folder = Path(tempfile.mkdtemp(prefix="bursar-postgres-"))
+    folder = Path(tempfile.mkdtemp(prefix="taskmix-postgres-"))
     if user is not None:
         shutil.chown(folder, user)
 
@@ -50,9 +50,9 @@ def postgres() -> Iterator[str]:
 
     options = f"-p {port} -c listen_addresses=127.0.0.1 -k {folder} -c fsync=off"
     try:
-        run(initdb, "-D", folder / "data", "-A", "trust", "-U", "bursar", "--no-sync")
+        run(initdb, "-D", folder / "data", "-A", "trust", "-U", "taskmix", "--no-sync")
         run(pg_ctl, "-D", folder / "data", "-w", "-o", options, "-l", folder / "log", "start")
-        yield f"postgresql://bursar@127.0.0.1:{port}/postgres"
+        yield f"postgresql://taskmix@127.0.0.1:{port}/postgres"
     finally:
         if (folder / "data" / "postmaster.pid").exists():
             run(pg_ctl, "-D", folder / "data", "-m", "immediate", "stop")

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from bursar.config import RunConfig
-from bursar.errors import UserError
-from bursar.models import saving
-from bursar.models.multitask import MultiTaskModel, key
-from bursar.studies.adapt import adapt
-from bursar.tasks.batches import ready_batch
-from bursar.training.inference import load_run
-from bursar.training.run import resume_run, run
+from taskmix.config import RunConfig
+from taskmix.errors import UserError
+from taskmix.models import saving
+from taskmix.models.multitask import MultiTaskModel, key
+from taskmix.studies.adapt import adapt
+from taskmix.tasks.batches import ready_batch
+from taskmix.training.inference import load_run
+from taskmix.training.run import resume_run, run
 
 WORDS = ["the", "cat", "dog", "sat", "ran", "mat", "tree", "red"]
 LABELS = {

@@ -10,17 +10,17 @@ import torch
 import yaml
 from transformers import AutoModelForSequenceClassification
 
-from bursar.cli import main
-from bursar.config import load
-from bursar.errors import UserError
-from bursar.models import saving
-from bursar.models.encoders import quiet
-from bursar.models.export import export
-from bursar.models.multitask import MultiTaskModel
-from bursar.report.analysis import write_analysis
-from bursar.studies.analyse import analyse, single_scores, task_sigma
-from bursar.tasks.batches import ready_batch
-from bursar.training.run import run
+from taskmix.cli import main
+from taskmix.config import load
+from taskmix.errors import UserError
+from taskmix.models import saving
+from taskmix.models.encoders import quiet
+from taskmix.models.export import export
+from taskmix.models.multitask import MultiTaskModel
+from taskmix.report.analysis import write_analysis
+from taskmix.studies.analyse import analyse, single_scores, task_sigma
+from taskmix.tasks.batches import ready_batch
+from taskmix.training.run import run
 
 WORDS = ["the", "cat", "dog", "sat", "ran", "mat", "tree", "red"]
 LABELS = {
@@ -30,10 +30,10 @@ LABELS = {
 }
 
 
-def bursar(
+def taskmix(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: object
 ) -> tuple[int, str, str]:
-    monkeypatch.setattr(sys, "argv", ["bursar", *map(str, words)])
+    monkeypatch.setattr(sys, "argv", ["taskmix", *map(str, words)])
     capsys.readouterr()
     with pytest.raises(SystemExit) as ended:
         main()
@@ -136,12 +136,12 @@ def test_the_command_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("BURSAR_CACHE", str(place))
+    monkeypatch.setenv("TASKMIX_CACHE", str(place))
     monkeypatch.chdir(place)
-    code, out, _ = bursar(monkeypatch, capsys, "parameters", place / "toys.yaml")
+    code, out, _ = taskmix(monkeypatch, capsys, "parameters", place / "toys.yaml")
     assert code == 0
     assert "task embeddings, 2 tasks" in out
-    code, _, err = bursar(
+    code, _, err = taskmix(
         monkeypatch, capsys, "parameters", place / "toys.yaml", "--set", "model.conditional.rank=99"
     )
     assert code == 2
@@ -150,7 +150,7 @@ def test_the_command_line(
     entry = yaml.safe_load(task)
     entry |= {split: str(place / entry[split]) for split in ("train", "dev")}
     words = ["adapt", finished, "--task", yaml.safe_dump(entry, default_flow_style=True)]
-    code, out, err = bursar(
+    code, out, err = taskmix(
         monkeypatch,
         capsys,
         *words,
@@ -164,10 +164,10 @@ def test_the_command_line(
     assert code == 0, err
     assert "zero-shot score" in out
     assert (tmp_path / "new" / "scores.json").exists()
-    code, _, err = bursar(monkeypatch, capsys, *words, "--from", "tow", "--out", tmp_path / "other")
+    code, _, err = taskmix(monkeypatch, capsys, *words, "--from", "tow", "--out", tmp_path / "other")
     assert code == 2
     assert "--from: unknown task 'tow'" in err
-    code, out, err = bursar(monkeypatch, capsys, "analyse", finished, "--single", tmp_path / "new")
+    code, out, err = taskmix(monkeypatch, capsys, "analyse", finished, "--single", tmp_path / "new")
     assert code == 0, err
     assert "task σ" in out
     assert (finished / "analysis.html").exists()

@@ -12,19 +12,19 @@ import pytest
 pytest.importorskip("optuna")
 pytest.importorskip("botorch")
 
-from bursar.config import RunConfig, load, write_value
-from bursar.errors import UserError
-from bursar.policies import Utility
-from bursar.policies.thompson import helpful
-from bursar.progress import Quiet
-from bursar.records import UnitRecord
-from bursar.search import RatioSpace
-from bursar.studies.autosem import AutosemResult, AutosemSettings, autosem
-from bursar.studies.autosem.search import Search, Tried
-from bursar.studies.autosem.spent import StageCost
-from bursar.studies.autosem.warm_start import nearest, suggested
-from bursar.studies.auxiliaries import AUXILIARIES, Sizes, auxiliary_tasks, network
-from bursar.training.folder import config_of, finished
+from taskmix.config import RunConfig, load, write_value
+from taskmix.errors import UserError
+from taskmix.policies import Utility
+from taskmix.policies.thompson import helpful
+from taskmix.progress import Quiet
+from taskmix.records import UnitRecord
+from taskmix.search import RatioSpace
+from taskmix.studies.autosem import AutosemResult, AutosemSettings, autosem
+from taskmix.studies.autosem.search import Search, Tried
+from taskmix.studies.autosem.spent import StageCost
+from taskmix.studies.autosem.warm_start import nearest, suggested
+from taskmix.studies.auxiliaries import AUXILIARIES, Sizes, auxiliary_tasks, network
+from taskmix.training.folder import config_of, finished
 
 SIZES = Sizes(primary=32, auxiliary=64, dev=40)
 CONFIG = {

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from bursar.journal import Step, read
-from bursar.studies.auxiliaries import PRIMARY, auxiliary_tasks, network
-from bursar.training.run import run
+from taskmix.journal import Step, read
+from taskmix.studies.auxiliaries import PRIMARY, auxiliary_tasks, network
+from taskmix.training.run import run
 
 CONFIG = {
     "objective": PRIMARY,

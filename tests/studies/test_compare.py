@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from bursar.config import Objective, RunConfig, build_decider
-from bursar.errors import UserError
-from bursar.run_info import RunInfo
-from bursar.studies.compare import LONGEST, Comparison, Job, compare, label
-from bursar.training.folder import Finished, Scores
+from taskmix.config import Objective, RunConfig, build_decider
+from taskmix.errors import UserError
+from taskmix.run_info import RunInfo
+from taskmix.studies.compare import LONGEST, Comparison, Job, compare, label
+from taskmix.training.folder import Finished, Scores
 
 
 def scored(a: float, b: float) -> Finished:
@@ -29,7 +29,7 @@ def _no_training(called: list[tuple[RunConfig, Path]], monkeypatch: pytest.Monke
         level = 0.5 if config.policy == {"name": "random"} else 0.7
         return scored(level + 0.01 * config.seed, level - 0.01 * config.seed)
 
-    monkeypatch.setattr("bursar.training.run.run", run)
+    monkeypatch.setattr("taskmix.training.run.run", run)
 
 
 RUN = {"tasks": ["digits/left", "digits/right"]}

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from bursar import Random
-from bursar.bandit import CONTENDERS, Environment, compare, simulate
-from bursar.rng import stream
-from bursar.studies.counterfactual_bandit import (
+from taskmix import Random
+from taskmix.bandit import CONTENDERS, Environment, compare, simulate
+from taskmix.rng import stream
+from taskmix.studies.counterfactual_bandit import (
     counterfactual_bandit,
     counterfactual_curves,
     phased_ways,

@@ -1,4 +1,4 @@
-"""The studies behind `bursar estimate` and `bursar improve`."""
+"""The studies behind `taskmix estimate` and `taskmix improve`."""
 
 from pathlib import Path
 
@@ -7,12 +7,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-import bursar
-from bursar.cli import app
-from bursar.config import RunConfig, build_decider
-from bursar.errors import UserError
-from bursar.journal import Journal, Opening
-from bursar.offpolicy import (
+import taskmix
+from taskmix.cli import app
+from taskmix.config import RunConfig, build_decider
+from taskmix.errors import UserError
+from taskmix.journal import Journal, Opening
+from taskmix.offpolicy import (
     Log,
     entropy_weight,
     estimate,
@@ -20,10 +20,10 @@ from bursar.offpolicy import (
     improve,
     mean_shares,
 )
-from bursar.policies import Outcome, Policy, Schedule
-from bursar.rng import stream
-from bursar.run_info import RunInfo
-from bursar.studies.improve import (
+from taskmix.policies import Outcome, Policy, Schedule
+from taskmix.rng import stream
+from taskmix.run_info import RunInfo
+from taskmix.studies.improve import (
     ImproveSettings,
     estimate_runs,
     improve_loop,
@@ -73,7 +73,7 @@ def test_improving_writes_a_policy_file_that_a_run_takes(
     again = build_decider(
         config.model_copy(update={"policy": spec}), RunInfo(SIZES, steps=300, batch=16)
     )
-    assert isinstance(again, bursar.Fixed)
+    assert isinstance(again, taskmix.Fixed)
     assert again.probabilities() == pytest.approx(expected.probabilities(), abs=1e-12)
 
 
@@ -150,14 +150,14 @@ def test_a_policy_file_is_whole_or_not_there(tmp_path: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bursar.training.run.run", make_run)
+    monkeypatch.setattr("taskmix.training.run.run", make_run)
 
 
 def test_a_policy_that_learns_is_replayed_or_refused(run: Path, tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text("{name: exp3s, eta: 0.5, epsilon: 0.2}")
     judged = estimate_runs([run], tmp_path / "p.yaml")
     log = Log.from_journal(run)
-    policy = bursar.Exp3S(TASKS, eta=0.5, epsilon=0.2)
+    policy = taskmix.Exp3S(TASKS, eta=0.5, epsilon=0.2)
     assert judged.estimate == estimate(log, policy)
     assert judged.shares[0].now == pytest.approx(mean_shares(log, policy)["digits/left"])
     (tmp_path / "p.yaml").write_text("{name: thompson, primary: digits/left}")
@@ -165,11 +165,11 @@ def test_a_policy_that_learns_is_replayed_or_refused(run: Path, tmp_path: Path) 
         estimate_runs([run], tmp_path / "p.yaml")
 
 
-@pytest.mark.parametrize("theirs", ["notes: mine", "", "# Written by bursar improve (00)"])
-def test_a_file_that_bursar_did_not_write_is_kept(run: Path, tmp_path: Path, theirs: str) -> None:
+@pytest.mark.parametrize("theirs", ["notes: mine", "", "# Written by taskmix improve (00)"])
+def test_a_file_that_taskmix_did_not_write_is_kept(run: Path, tmp_path: Path, theirs: str) -> None:
     path = tmp_path / "policy.yaml"
     path.write_text(theirs)
-    with pytest.raises(UserError, match=r"policy\.yaml: expected no file, or one that bursar"):
+    with pytest.raises(UserError, match=r"policy\.yaml: expected no file, or one that taskmix"):
         improve_runs([run], path)
     assert path.read_text() == theirs
     improve_runs([run], path, force=True)
@@ -229,10 +229,10 @@ def test_a_loop_that_was_killed_goes_on_where_it_was(
         ran.append(folder.name)
         make_run(config, folder)
 
-    monkeypatch.setattr("bursar.training.run.run", dying)
+    monkeypatch.setattr("taskmix.training.run.run", dying)
     with pytest.raises(KilledError):
         improve_loop(config, 2, tmp_path / "loop")
-    monkeypatch.setattr("bursar.training.run.run", counting)
+    monkeypatch.setattr("taskmix.training.run.run", counting)
     stages = improve_loop(config, 2, tmp_path / "loop")
     assert ran == [f"run-{i}" for i in range(stage, 3)]
     assert stages[2].learned == whole[2].learned

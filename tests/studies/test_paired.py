@@ -7,9 +7,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, ttest_rel
 
-from bursar.rng import stream
-from bursar.studies.compare import Comparison
-from bursar.studies.paired import (
+from taskmix.rng import stream
+from taskmix.studies.compare import Comparison
+from taskmix.studies.paired import (
     Difference,
     differences,
     holm,
@@ -17,7 +17,7 @@ from bursar.studies.paired import (
     interval_words,
     p_words,
 )
-from bursar.training.folder import Finished, Scores
+from taskmix.training.folder import Finished, Scores
 
 STUDIES = 1000
 MANY = 2000

@@ -16,10 +16,10 @@ pytest.importorskip("optuna")
 
 import optuna
 
-from bursar.errors import UserError
-from bursar.studies.compare import compare
-from bursar.studies.storage import Storage, open_storage
-from bursar.studies.workers import SharedStudy, Slot, helpers
+from taskmix.errors import UserError
+from taskmix.studies.compare import compare
+from taskmix.studies.storage import Storage, open_storage
+from taskmix.studies.workers import SharedStudy, Slot, helpers
 
 WORKER = Path(__file__).with_name("worker.py")
 

@@ -7,10 +7,10 @@ It says each trial that it is in behind the first checkpoint. A `victim` waits t
 import sys
 from pathlib import Path
 
-from bursar.config import RunConfig
-from bursar.progress import Quiet
-from bursar.records import UnitRecord
-from bursar.studies.autosem import AutosemResult, AutosemSettings, autosem
+from taskmix.config import RunConfig
+from taskmix.progress import Quiet
+from taskmix.records import UnitRecord
+from taskmix.studies.autosem import AutosemResult, AutosemSettings, autosem
 
 CONFIG = {
     "name": "shared",
@@ -55,7 +55,7 @@ def study(out: Path, storage: str | None, victim: bool = False) -> AutosemResult
 if __name__ == "__main__":
     folder, url, role = sys.argv[1:]
     if role == "survivor":
-        import bursar.training.run  # noqa: F401 (what takes long, while another process works)
+        import taskmix.training.run  # noqa: F401 (what takes long, while another process works)
 
         sys.stdin.readline()
     study(Path(folder), url, victim=role == "victim")

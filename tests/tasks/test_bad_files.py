@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bursar.errors import UserError
-from bursar.tasks.catalogue.superglue import MultiRC, Wic, Wsc
-from bursar.tasks.kinds import Classify
-from bursar.tasks.readers import Conll, Csv, Jsonl, Mrqa, PlainTsv, Reader, Squad, Tsv
-from bursar.tasks.shapes import Questions, Shape, Texts, Words
-from bursar.tasks.sources import FileSource
+from taskmix.errors import UserError
+from taskmix.tasks.catalogue.superglue import MultiRC, Wic, Wsc
+from taskmix.tasks.kinds import Classify
+from taskmix.tasks.readers import Conll, Csv, Jsonl, Mrqa, PlainTsv, Reader, Squad, Tsv
+from taskmix.tasks.shapes import Questions, Shape, Texts, Words
+from taskmix.tasks.sources import FileSource
 
 PLAIN = Texts("text", label="label")
 LENIENT = Texts("text", label="label", unlabelled="-", broken=True)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from bursar.tasks.batches import (
+from taskmix.tasks.batches import (
     FROZEN_STATES,
     WINDOW,
     Batch,
@@ -18,7 +18,7 @@ from bursar.tasks.batches import (
     make_batch,
     ready_batch,
 )
-from bursar.tasks.encoding import Encoded
+from taskmix.tasks.encoding import Encoded
 
 
 def split_of(lengths: NDArray[np.int64]) -> Encoded:

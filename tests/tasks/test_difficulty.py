@@ -4,9 +4,9 @@ from math import log, sqrt
 
 import pytest
 
-from bursar.tasks.difficulty import difficulty, hellinger, task_difficulty
-from bursar.tasks.kinds import Regress
-from bursar.tasks.task import Task
+from taskmix.tasks.difficulty import difficulty, hellinger, task_difficulty
+from taskmix.tasks.kinds import Regress
+from taskmix.tasks.task import Task
 
 ROWS = [
     ("red cars race", "fast"),

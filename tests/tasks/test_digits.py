@@ -3,8 +3,8 @@ import itertools
 import numpy as np
 import pytest
 
-from bursar.tasks.digits import IMAGES, OTHER_ROWS, TRAIN_ROWS, DigitsSource, digits, questions
-from bursar.tasks.overlay import overlay
+from taskmix.tasks.digits import IMAGES, OTHER_ROWS, TRAIN_ROWS, DigitsSource, digits, questions
+from taskmix.tasks.overlay import overlay
 
 
 @pytest.fixture(scope="module")

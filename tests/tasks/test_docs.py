@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from bursar.tasks.catalogue import ENTRIES
-from bursar.tasks.catalogue.entry import FilesEntry
-from bursar.tasks.files import from_files
-from bursar.tasks.readers import Jsonl
-from bursar.tasks.rows import Answer, QuestionRow, TextRow
-from bursar.tasks.shapes import Questions, Texts
-from bursar.tasks.sources import FileSource
-from bursar.tasks.submissions import GLUE_FILES, SUPERGLUE_FILES
+from taskmix.tasks.catalogue import ENTRIES
+from taskmix.tasks.catalogue.entry import FilesEntry
+from taskmix.tasks.files import from_files
+from taskmix.tasks.readers import Jsonl
+from taskmix.tasks.rows import Answer, QuestionRow, TextRow
+from taskmix.tasks.shapes import Questions, Texts
+from taskmix.tasks.sources import FileSource
+from taskmix.tasks.submissions import GLUE_FILES, SUPERGLUE_FILES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text()
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bursar.errors import UserError
-from bursar.tasks import encoding as module
-from bursar.tasks.cache import default_cache
-from bursar.tasks.encoding import encode
-from bursar.tasks.kinds import Choose, Classify, Kind, Regress, Span, Tag
-from bursar.tasks.rows import Answer, ChoiceRow, ImageRow, QuestionRow, Row, TextRow, WordsRow
-from bursar.tasks.tokenizer import Tokenizer
+from taskmix.errors import UserError
+from taskmix.tasks import encoding as module
+from taskmix.tasks.cache import default_cache
+from taskmix.tasks.encoding import encode
+from taskmix.tasks.kinds import Choose, Classify, Kind, Regress, Span, Tag
+from taskmix.tasks.rows import Answer, ChoiceRow, ImageRow, QuestionRow, Row, TextRow, WordsRow
+from taskmix.tasks.tokenizer import Tokenizer
 from memory import Memory
 
 SENTENCE = "the cat sat on a mat and saw one small brown dog run far away"
@@ -284,11 +284,11 @@ def test_texts_for_a_model_of_pictures_are_one_sentence(tmp_path: Path) -> None:
 def test_the_cache_folder_is_the_environments(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("BURSAR_CACHE", str(tmp_path))
+    monkeypatch.setenv("TASKMIX_CACHE", str(tmp_path))
     assert default_cache() == tmp_path
-    monkeypatch.delenv("BURSAR_CACHE")
+    monkeypatch.delenv("TASKMIX_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert default_cache() == tmp_path / "bursar"
+    assert default_cache() == tmp_path / "taskmix"
 
 
 def test_what_is_on_disk_explains_itself(tokenizer: Tokenizer, tmp_path: Path) -> None:

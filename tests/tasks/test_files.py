@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bursar.errors import UserError
-from bursar.tasks.files import from_files, inputs
-from bursar.tasks.rows import Answer, ChoiceRow, QuestionRow, TextRow, WordsRow
+from taskmix.errors import UserError
+from taskmix.tasks.files import from_files, inputs
+from taskmix.tasks.rows import Answer, ChoiceRow, QuestionRow, TextRow, WordsRow
 
 ROWS = [("so good", "+"), ("so bad", "-"), ("fine", "+")]
 

@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from bursar.errors import UserError
-from bursar.tasks.files import from_files
-from bursar.tasks.hub import from_hub
+from taskmix.errors import UserError
+from taskmix.tasks.files import from_files
+from taskmix.tasks.hub import from_hub
 
 datasets = pytest.importorskip("datasets")
 

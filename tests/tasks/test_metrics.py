@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar.errors import UserError
-from bursar.tasks import metrics as m
+from taskmix.errors import UserError
+from taskmix.tasks import metrics as m
 
 steady = settings(derandomize=True, deadline=None, max_examples=60)
 

@@ -5,10 +5,10 @@ from struct import pack
 import numpy as np
 import pytest
 
-from bursar.errors import UserError
-from bursar.tasks.catalogue import find
-from bursar.tasks.readers.idx import read_idx
-from bursar.tasks.rows import ImageRow
+from taskmix.errors import UserError
+from taskmix.tasks.catalogue import find
+from taskmix.tasks.readers.idx import read_idx
+from taskmix.tasks.rows import ImageRow
 
 
 def idx(array: np.ndarray) -> bytes:

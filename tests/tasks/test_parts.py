@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar.errors import UserError
-from bursar.tasks.encoding import encode
-from bursar.tasks.kinds import Classify, Span
-from bursar.tasks.kinds.base import Kind
-from bursar.tasks.metrics import EXACT_GROUPS, EXACT_MATCH, F1, TOKEN_F1
-from bursar.tasks.parts import Split, hold_out, some_rows
-from bursar.tasks.rows import Answer, ChoiceRow, ImageRow, QuestionRow, Row, TextRow
-from bursar.tasks.tokenizer import Tokenizer
+from taskmix.errors import UserError
+from taskmix.tasks.encoding import encode
+from taskmix.tasks.kinds import Classify, Span
+from taskmix.tasks.kinds.base import Kind
+from taskmix.tasks.metrics import EXACT_GROUPS, EXACT_MATCH, F1, TOKEN_F1
+from taskmix.tasks.parts import Split, hold_out, some_rows
+from taskmix.tasks.rows import Answer, ChoiceRow, ImageRow, QuestionRow, Row, TextRow
+from taskmix.tasks.tokenizer import Tokenizer
 from memory import Memory
 
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from bursar.tasks.catalogue import find
-from bursar.tasks.encoding import encode
-from bursar.tasks.parts import Split, hold_out, some_rows
-from bursar.tasks.readers.quoting import is_quoted
-from bursar.tasks.rows import Answer, ChoiceRow, QuestionRow, Source, TextRow, WordsRow
-from bursar.tasks.tokenizer import Tokenizer
+from taskmix.tasks.catalogue import find
+from taskmix.tasks.encoding import encode
+from taskmix.tasks.parts import Split, hold_out, some_rows
+from taskmix.tasks.readers.quoting import is_quoted
+from taskmix.tasks.rows import Answer, ChoiceRow, QuestionRow, Source, TextRow, WordsRow
+from taskmix.tasks.tokenizer import Tokenizer
 
 # For each task: its files, its rows in train and dev, and its labels in train.
 GLUE: dict[str, tuple[str, tuple[int, int], dict[str, int]]] = {

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from bursar.errors import UserError
-from bursar.tasks.readers import Conll, Csv, Jsonl, Parquet, Reader, Squad, Tsv
-from bursar.tasks.rows import Row
-from bursar.tasks.shapes import Choices, Questions, Shape, Texts, Words, optional_labels
-from bursar.tasks.sources import FileSource
+from taskmix.errors import UserError
+from taskmix.tasks.readers import Conll, Csv, Jsonl, Parquet, Reader, Squad, Tsv
+from taskmix.tasks.rows import Row
+from taskmix.tasks.shapes import Choices, Questions, Shape, Texts, Words, optional_labels
+from taskmix.tasks.sources import FileSource
 
 
 def table(delimiter: str) -> Callable[[Path, Sequence[Any]], None]:

@@ -9,14 +9,14 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from bursar.tasks.digits import DigitsSource
-from bursar.tasks.hub import HubSource
-from bursar.tasks.multimnist import MultiMnistSource
-from bursar.tasks.parts import hold_out, some_rows
-from bursar.tasks.readers import Conll, Csv, Jsonl, Mrqa, Parquet, Squad, Tsv
-from bursar.tasks.shapes import Choices, Questions, Texts, Words
-from bursar.tasks.sources import FileSource
-from bursar.testing import SourceConformance
+from taskmix.tasks.digits import DigitsSource
+from taskmix.tasks.hub import HubSource
+from taskmix.tasks.multimnist import MultiMnistSource
+from taskmix.tasks.parts import hold_out, some_rows
+from taskmix.tasks.readers import Conll, Csv, Jsonl, Mrqa, Parquet, Squad, Tsv
+from taskmix.tasks.shapes import Choices, Questions, Texts, Words
+from taskmix.tasks.sources import FileSource
+from taskmix.testing import SourceConformance
 
 
 class OfFiles(SourceConformance):

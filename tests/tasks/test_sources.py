@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from bursar.errors import UserError
-from bursar.tasks.readers import Jsonl, PlainTsv, Tsv
-from bursar.tasks.shapes import Texts
-from bursar.tasks.sources import FileSource
+from taskmix.errors import UserError
+from taskmix.tasks.readers import Jsonl, PlainTsv, Tsv
+from taskmix.tasks.shapes import Texts
+from taskmix.tasks.sources import FileSource
 
 SHAPE = Texts("text", label="label")
 

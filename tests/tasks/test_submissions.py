@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from bursar.errors import UserError
-from bursar.tasks.kinds import Classify
-from bursar.tasks.metrics import ACCURACY
-from bursar.tasks.rows import TextRow
-from bursar.tasks.submissions import write_submission
-from bursar.tasks.task import Task
+from taskmix.errors import UserError
+from taskmix.tasks.kinds import Classify
+from taskmix.tasks.metrics import ACCURACY
+from taskmix.tasks.rows import TextRow
+from taskmix.tasks.submissions import write_submission
+from taskmix.tasks.task import Task
 
 
 class Rows:

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from bursar.errors import UserError
-from bursar.models.encoders import packaged_minilm
-from bursar.tasks.tokenizer import Tokenizer
+from taskmix.errors import UserError
+from taskmix.models.encoders import packaged_minilm
+from taskmix.tasks.tokenizer import Tokenizer
 
 TEXTS = ["The cat sat on a mat.", "Who saw the brown dog?", "A dog ran far, far away!"] * 5
 

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 import torch
 
-from bursar.errors import UserError
-from bursar.selection import MTUncertainty, Selection
-from bursar.tasks.kinds import Classify
-from bursar.tasks.rows import TextRow
-from bursar.testing import (
+from taskmix.errors import UserError
+from taskmix.selection import MTUncertainty, Selection
+from taskmix.tasks.kinds import Classify
+from taskmix.tasks.rows import TextRow
+from taskmix.testing import (
     KindConformance,
     SelectorConformance,
     SourceConformance,
     WeightingConformance,
 )
-from bursar.weighting import AlphaVIL, Joint
-from bursar.weighting.base import Keep, Mix, Separate, Together
+from taskmix.weighting import AlphaVIL, Joint
+from taskmix.weighting.base import Keep, Mix, Separate, Together
 
 RESTORED_SELECTOR = "test_a_restored_copy_goes_on_as_the_selector_that_was_never_stopped"
 RESTORED_WEIGHTING = "test_a_restored_copy_goes_on_as_the_weighting_that_was_never_stopped"

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bursar import Draw, Random
-from bursar.policies import Gain
-from bursar.testing import PolicyConformance
+from taskmix import Draw, Random
+from taskmix.policies import Gain
+from taskmix.testing import PolicyConformance
 
 
 class DrawsFromAnother(Random):
@@ -259,7 +259,7 @@ def test_the_kit_refuses(policy, test, error):
 def of_the_docs():
     """The policy that docs/policies.md shows, as it stands there."""
     text = (Path(__file__).parents[2] / "docs" / "policies.md").read_text()
-    [code] = re.findall(r"```python\n(import bursar\n.*?class Hardest.*?)```", text, re.DOTALL)
+    [code] = re.findall(r"```python\n(import taskmix\n.*?class Hardest.*?)```", text, re.DOTALL)
     found = {}
     exec(code, found)
     return found["Hardest"]

@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bursar.config import RunConfig, build_decider
-from bursar.journal import Journal, Opening, read, without_times
-from bursar.models.build import build
-from bursar.policies import POLICIES, Policy
-from bursar.records import UnitRecord
-from bursar.rng import stream
-from bursar.tasks.kinds import Classify
-from bursar.tasks.metrics import ACCURACY
-from bursar.tasks.rows import ImageRow
-from bursar.tasks.task import Task
-from bursar.training.engine import Engine
-from bursar.training.policy import PolicyDriver
-from bursar.training.prepare import prepare, resolve, run_info_of
+from taskmix.config import RunConfig, build_decider
+from taskmix.journal import Journal, Opening, read, without_times
+from taskmix.models.build import build
+from taskmix.policies import POLICIES, Policy
+from taskmix.records import UnitRecord
+from taskmix.rng import stream
+from taskmix.tasks.kinds import Classify
+from taskmix.tasks.metrics import ACCURACY
+from taskmix.tasks.rows import ImageRow
+from taskmix.tasks.task import Task
+from taskmix.training.engine import Engine
+from taskmix.training.policy import PolicyDriver
+from taskmix.training.prepare import prepare, resolve, run_info_of
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "temperature": {"temperature": 2},

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from bursar.config import RunConfig
-from bursar.errors import UserError
-from bursar.journal import Evaluation, Opening, read
-from bursar.records import UnitRecord
-from bursar.tasks.task import Task
-from bursar.training.budget import counted, is_due, is_spent, part_spent, place_of, whole
-from bursar.training.change import change_tasks
-from bursar.training.engine import Spent
-from bursar.training.optimizer import rate_factor
-from bursar.training.run import resume_run, run
+from taskmix.config import RunConfig
+from taskmix.errors import UserError
+from taskmix.journal import Evaluation, Opening, read
+from taskmix.records import UnitRecord
+from taskmix.tasks.task import Task
+from taskmix.training.budget import counted, is_due, is_spent, part_spent, place_of, whole
+from taskmix.training.change import change_tasks
+from taskmix.training.engine import Spent
+from taskmix.training.optimizer import rate_factor
+from taskmix.training.run import resume_run, run
 
 STEPS, BATCH = 30, 4
 DECIDERS: list[dict[str, Any]] = [

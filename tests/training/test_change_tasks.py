@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from bursar.config import RunConfig
-from bursar.errors import UserError
-from bursar.journal import Opening, Step, read
-from bursar.offpolicy import Log
-from bursar.records import UnitRecord
-from bursar.report.page import write_run_report
-from bursar.training.change import change_tasks
-from bursar.training.run import resume_run as resume
-from bursar.training.run import run
+from taskmix.config import RunConfig
+from taskmix.errors import UserError
+from taskmix.journal import Opening, Step, read
+from taskmix.offpolicy import Log
+from taskmix.records import UnitRecord
+from taskmix.report.page import write_run_report
+from taskmix.training.change import change_tasks
+from taskmix.training.run import resume_run as resume
+from taskmix.training.run import run
 
 
 class StoppedError(Exception):

@@ -15,26 +15,26 @@ import torch
 from safetensors.torch import load_file
 from transformers import DistilBertConfig, DistilBertModel
 
-from bursar.config import RunConfig, dump, load
-from bursar.errors import UserError
-from bursar.journal import Journal, Opening, SelectionStep, read
-from bursar.models.build import build_conditioned
-from bursar.models.conditioned import ConditionedTextEncoder
-from bursar.models.multitask import MultiTaskModel
-from bursar.selection import MTUncertainty
-from bursar.tasks.batches import FROZEN_STATES, make_batch
-from bursar.training import selecting
-from bursar.training.assembly import assemble
-from bursar.training.change import change_tasks
-from bursar.training.engine import Engine
-from bursar.training.frozen_states import FrozenStates
-from bursar.training.inference import load_run
-from bursar.training.loading import to_device
-from bursar.training.optimizer import build_optimizer
-from bursar.training.run import resume_run as resume
-from bursar.training.run import run
-from bursar.training.selecting import SelectionDriver
-from bursar.training.stepper import Stepper, task_weights
+from taskmix.config import RunConfig, dump, load
+from taskmix.errors import UserError
+from taskmix.journal import Journal, Opening, SelectionStep, read
+from taskmix.models.build import build_conditioned
+from taskmix.models.conditioned import ConditionedTextEncoder
+from taskmix.models.multitask import MultiTaskModel
+from taskmix.selection import MTUncertainty
+from taskmix.tasks.batches import FROZEN_STATES, make_batch
+from taskmix.training import selecting
+from taskmix.training.assembly import assemble
+from taskmix.training.change import change_tasks
+from taskmix.training.engine import Engine
+from taskmix.training.frozen_states import FrozenStates
+from taskmix.training.inference import load_run
+from taskmix.training.loading import to_device
+from taskmix.training.optimizer import build_optimizer
+from taskmix.training.run import resume_run as resume
+from taskmix.training.run import run
+from taskmix.training.selecting import SelectionDriver
+from taskmix.training.stepper import Stepper, task_weights
 
 WORDS = ["the", "cat", "dog", "sat", "ran", "mat", "tree", "red"]
 LABELS = {
@@ -150,8 +150,8 @@ def test_a_killed_process_leaves_a_run_that_goes_on_bit_for_bit(
     run(config, tmp_path / "alone", cache=tmp_path)
     (tmp_path / "run.yaml").write_text(dump(config))
     code = (
-        "import os, sys; from pathlib import Path; from bursar.config import load;"
-        "from bursar.training.run import run; from bursar.training import checkpoints;"
+        "import os, sys; from pathlib import Path; from taskmix.config import load;"
+        "from taskmix.training.run import run; from taskmix.training import checkpoints;"
         "save, left = checkpoints.save, [3];\n"
         "def dying(*args):\n"
         "    left[0] -= 1\n"

@@ -11,11 +11,11 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
-import bursar
-from bursar.errors import UserError
-from bursar.tasks.batches import Batch
-from bursar.tasks.data import LoaderStream, ReadyBatches
-from bursar.tasks.task import Task
+import taskmix
+from taskmix.errors import UserError
+from taskmix.tasks.batches import Batch
+from taskmix.tasks.data import LoaderStream, ReadyBatches
+from taskmix.tasks.task import Task
 
 Everything = Callable[[Path], dict[str, Any]]
 
@@ -31,7 +31,7 @@ def accuracy(outputs: Any, batch: Any) -> float:
 
 def task(name: str, loader: bool = False, **more: Any) -> Task:
     train, dev = data(1, 50, name == "far"), data(2, 30, name == "far")
-    return bursar.from_data(
+    return taskmix.from_data(
         name,
         train=DataLoader(train, batch_size=8, shuffle=True) if loader else train,
         dev=DataLoader(dev, batch_size=7) if loader else dev,
@@ -65,7 +65,7 @@ def run(folder: Path, decider: dict[str, Any], *, loader: bool = False, **more: 
         **decider,
     }
     tasks = [task(name, loader, distribution=softmax) for name in ("near", "far")]
-    return bursar.run(settings, folder, model=Net(), tasks=tasks, resume=True, **more)
+    return taskmix.run(settings, folder, model=Net(), tasks=tasks, resume=True, **more)
 
 
 @pytest.mark.parametrize("loader", [False, True])
@@ -116,12 +116,12 @@ def test_a_loader_that_shuffles_gives_the_same_order_again_and_another_each_epoc
 def test_a_finished_run_is_scored_and_predicts_with_the_model_given_again(tmp_path: Path) -> None:
     result = run(tmp_path / "run", {"policy": "random"})
     tasks = [task("near"), task("far")]
-    trained = bursar.load(tmp_path / "run", model=Net(), tasks=tasks)
+    trained = taskmix.load(tmp_path / "run", model=Net(), tasks=tasks)
     for name, scores in trained.evaluate().items():
         assert scores.score == pytest.approx(result.tasks[name].score)
     assert np.shape(trained.predict("near", "dev")) == (30, 2)
     with pytest.raises(UserError, match="made in Python"):
-        bursar.load(tmp_path / "run", tasks=tasks)
+        taskmix.load(tmp_path / "run", tasks=tasks)
 
 
 def test_another_model_than_the_runs_is_one_sentence(
@@ -132,17 +132,17 @@ def test_another_model_than_the_runs_is_one_sentence(
     other = Net()
     other.heads["near"] = nn.Linear(8, 3)
     with pytest.raises(UserError, match="its checkpoint is of another model"):
-        bursar.resume(tmp_path / "run", model=other, tasks=[task("near"), task("far")])
+        taskmix.resume(tmp_path / "run", model=other, tasks=[task("near"), task("far")])
 
 
 def test_what_a_task_lacks_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="train: expected a data set with a length"):
-        bursar.from_data("a", train=iter([]), dev=[1], loss=max, score=max)  # type: ignore[arg-type]
+        taskmix.from_data("a", train=iter([]), dev=[1], loss=max, score=max)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="dev: expected at least one example, found none"):
-        bursar.from_data("a", train=[1], dev=[], loss=max, score=max)
+        taskmix.from_data("a", train=[1], dev=[], loss=max, score=max)
     plain = [task("near"), task("far")]
     settings = {"policy": {"name": "active", "every": 1}, "budget": {"steps": 2}}
     with pytest.raises(UserError, match="uncertainties need from_data"):
-        bursar.run(settings, tmp_path / "run", model=Net(), tasks=plain)
+        taskmix.run(settings, tmp_path / "run", model=Net(), tasks=plain)
     with pytest.raises(UserError, match="brings no head; give the run a model"):
-        bursar.run({"policy": "random"}, tmp_path / "other", tasks=plain)
+        taskmix.run({"policy": "random"}, tmp_path / "other", tasks=plain)

@@ -9,18 +9,18 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification
 
-from bursar.config import RunConfig
-from bursar.errors import UserError
-from bursar.models import exported
-from bursar.models.encoders import quiet
-from bursar.models.export import convert, export
-from bursar.rng import stream
-from bursar.tasks.batches import make_batch
-from bursar.training.evaluation import evaluate
-from bursar.training.inference import load_run
-from bursar.training.loading import to_device
-from bursar.training.prepare import read_split
-from bursar.training.run import run
+from taskmix.config import RunConfig
+from taskmix.errors import UserError
+from taskmix.models import exported
+from taskmix.models.encoders import quiet
+from taskmix.models.export import convert, export
+from taskmix.rng import stream
+from taskmix.tasks.batches import make_batch
+from taskmix.training.evaluation import evaluate
+from taskmix.training.inference import load_run
+from taskmix.training.loading import to_device
+from taskmix.training.prepare import read_split
+from taskmix.training.run import run
 
 WORDS = ["red", "blue", "green", "apple", "car", "house", "tree", "river"]
 

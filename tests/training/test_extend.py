@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from bursar.config import RunConfig
-from bursar.errors import UserError
-from bursar.journal import Evaluation, Extended, Step, read, without_times
-from bursar.report.page import write_run_report
-from bursar.tasks.task import Task
-from bursar.training import change
-from bursar.training.folder import config_of, finished
-from bursar.training.run import resume_run, run
+from taskmix.config import RunConfig
+from taskmix.errors import UserError
+from taskmix.journal import Evaluation, Extended, Step, read, without_times
+from taskmix.report.page import write_run_report
+from taskmix.tasks.task import Task
+from taskmix.training import change
+from taskmix.training.folder import config_of, finished
+from taskmix.training.run import resume_run, run
 
 Toys = Mapping[str, Task]
 Toy = Callable[..., RunConfig]
@@ -69,7 +69,7 @@ def test_the_best_model_so_far_is_kept_if_the_rest_is_no_better(
     done: Path, toys: Toys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = finished(done)
-    monkeypatch.setattr("bursar.training.session.objective_value", lambda *_: -1.0)
+    monkeypatch.setattr("taskmix.training.session.objective_value", lambda *_: -1.0)
     after = resume_run(done, tasks=toys, steps=16)
     assert after.step == before.step
     assert after.tasks == before.tasks
@@ -84,7 +84,7 @@ def test_learning_rates_are_those_of_the_larger_budget(done: Path, toys: Toys) -
         return 1.0
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bursar.training.optimizer.rate_factor", noted)
+        patch.setattr("taskmix.training.optimizer.rate_factor", noted)
         resume_run(done, tasks=toys, steps=14)
     assert set(rates) == {(13, 14), (14, 14)}
 
@@ -141,7 +141,7 @@ def test_a_change_that_is_killed_half_way_is_none_or_whole(
 def test_a_run_that_stopped_early_goes_on(
     toy: Toy, toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bursar.training.session.objective_value", lambda *_: 0.5)
+    monkeypatch.setattr("taskmix.training.session.objective_value", lambda *_: 0.5)
     config = toy(evaluate={"every": 2, "patience": 1})
     run(config, tmp_path / "run", tasks=toys)
     assert steps_of(tmp_path / "run")[-1] == 4

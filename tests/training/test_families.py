@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bursar.journal import read, without_times
-from bursar.training.inference import load_run
-from bursar.training.run import resume_run, run
+from taskmix.journal import read, without_times
+from taskmix.training.inference import load_run
+from taskmix.training.run import resume_run, run
 
 EXPORT = runpy.run_path(str(Path(__file__).parents[1] / "models" / "test_export.py"))
 DOCS = (Path(__file__).parents[2] / "docs" / "export.md").read_text()

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import transformers
 
-from bursar.config import RunConfig
-from bursar.errors import UserError
-from bursar.journal import Step, read
-from bursar.models.encoders import long_enough
-from bursar.policies import ActivePrioritization, Random
-from bursar.tasks.task import Task
-from bursar.training.plan import plan
-from bursar.training.run import run
+from taskmix.config import RunConfig
+from taskmix.errors import UserError
+from taskmix.journal import Step, read
+from taskmix.models.encoders import long_enough
+from taskmix.policies import ActivePrioritization, Random
+from taskmix.tasks.task import Task
+from taskmix.training.plan import plan
+from taskmix.training.run import run
 
 Toys = Mapping[str, Task]
 Toy = Callable[..., RunConfig]
@@ -68,7 +68,7 @@ def test_a_plan_counts_the_batches_that_a_task_can_fill(tmp_path: Path) -> None:
 
 
 def test_rows_that_are_cut_are_said_split_by_split(
-    bursar: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    taskmix: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     rows = [("word " * (40 if n < 6 else 2), str(n % 2)) for n in range(20)]
     task = csv_task(tmp_path / "t.csv", rows)
@@ -79,7 +79,7 @@ def test_rows_that_are_cut_are_said_split_by_split(
         "budget": {"steps": 2},
     }
     (tmp_path / "run.yaml").write_text(json.dumps(config))
-    said = bursar("plan", tmp_path / "run.yaml")
+    said = taskmix("plan", tmp_path / "run.yaml")
     cells = [[cell.strip() for cell in line.split("│")] for line in said.out.splitlines()]
     assert ["t", "20", "6", "4", "4"] in [row[1:6] for row in cells]
     planned = caplog.messages.copy()
@@ -289,18 +289,18 @@ def test_metrics_that_need_a_package_are_asked_for_at_the_start(
     config = {"tasks": [task | {"text": "w", "label": "t"}], "model": {"encoder": "small"}}
     monkeypatch.setitem(sys.modules, "seqeval", None)
     monkeypatch.setitem(sys.modules, "seqeval.metrics", None)
-    refused(config, tmp_path / "run", r"task n: .* needs seqeval; pip install 'bursar\[tagging\]'")
+    refused(config, tmp_path / "run", r"task n: .* needs seqeval; pip install 'taskmix\[tagging\]'")
 
 
 def test_a_cache_that_cannot_be_written_says_how_to_name_another(
     toy: Toy, toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("no folder")
-    monkeypatch.setenv("BURSAR_CACHE", str(tmp_path / "file"))
-    words = "the cache cannot be written .* name another folder by .* BURSAR_CACHE"
+    monkeypatch.setenv("TASKMIX_CACHE", str(tmp_path / "file"))
+    words = "the cache cannot be written .* name another folder by .* TASKMIX_CACHE"
     refused(toy(), tmp_path / "run", words, tasks=toys)
     monkeypatch.setattr("os.access", lambda *_: False)
-    monkeypatch.setenv("BURSAR_CACHE", str(tmp_path / "folder"))
+    monkeypatch.setenv("TASKMIX_CACHE", str(tmp_path / "folder"))
     refused(toy(), tmp_path / "run", "cannot be written .permission denied", tasks=toys)
 
 

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 import torch
 
-from bursar.config import RunConfig
-from bursar.journal import Round, read
-from bursar.models.build import build
-from bursar.models.multitask import MultiTaskModel
-from bursar.rng import stream
-from bursar.tasks.batches import FROZEN_STATES, make_batch
-from bursar.tasks.encoding import Encoded
-from bursar.training import weighting
-from bursar.training.assembly import tokenizer_of
-from bursar.training.frozen_states import FrozenStates
-from bursar.training.loading import to_device
-from bursar.training.prepare import prepare, resolve
-from bursar.training.run import resume_run as resume
-from bursar.training.run import run
+from taskmix.config import RunConfig
+from taskmix.journal import Round, read
+from taskmix.models.build import build
+from taskmix.models.multitask import MultiTaskModel
+from taskmix.rng import stream
+from taskmix.tasks.batches import FROZEN_STATES, make_batch
+from taskmix.tasks.encoding import Encoded
+from taskmix.training import weighting
+from taskmix.training.assembly import tokenizer_of
+from taskmix.training.frozen_states import FrozenStates
+from taskmix.training.loading import to_device
+from taskmix.training.prepare import prepare, resolve
+from taskmix.training.run import resume_run as resume
+from taskmix.training.run import run
 
 WORDS = ["red", "blue", "green", "apple", "car", "house", "tree", "river"]
 CPU = torch.device("cpu")

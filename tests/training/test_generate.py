@@ -18,23 +18,23 @@ from transformers import (
     LlamaForCausalLM,
 )
 
-from bursar.config import RunConfig
-from bursar.errors import UserError
-from bursar.journal import Step, read
-from bursar.models.causal import CausalEncoder, write_on
-from bursar.models.encoders import quiet
-from bursar.models.spec import ModelSpec
-from bursar.models.tokenizers import save_tokenizer
-from bursar.studies.improve import read_policy
-from bursar.tasks.batches import make_batch
-from bursar.tasks.tokenizer import Tokenizer
-from bursar.training import checkpoints
-from bursar.training.inference import load_run
-from bursar.training.loading import to_device
-from bursar.training.plan import plan
-from bursar.training.prepare import read_split
-from bursar.training.run import resume_run as resume
-from bursar.training.run import run
+from taskmix.config import RunConfig
+from taskmix.errors import UserError
+from taskmix.journal import Step, read
+from taskmix.models.causal import CausalEncoder, write_on
+from taskmix.models.encoders import quiet
+from taskmix.models.spec import ModelSpec
+from taskmix.models.tokenizers import save_tokenizer
+from taskmix.studies.improve import read_policy
+from taskmix.tasks.batches import make_batch
+from taskmix.tasks.tokenizer import Tokenizer
+from taskmix.training import checkpoints
+from taskmix.training.inference import load_run
+from taskmix.training.loading import to_device
+from taskmix.training.plan import plan
+from taskmix.training.prepare import read_split
+from taskmix.training.run import resume_run as resume
+from taskmix.training.run import run
 
 ANIMALS = {"cat": "meow", "dog": "woof", "cow": "moo", "hen": "cluck", "fox": "yip", "owl": "hoot"}
 Everything = Callable[[Path], dict[str, Any]]

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 import torch
 
-from bursar.config import RunConfig
-from bursar.models.build import build
-from bursar.models.encoders import Encoder, Representation
-from bursar.models.multitask import TASK_IDS, MultiTaskModel
-from bursar.models.spec import ModelSpec
-from bursar.tasks.batches import Batch, make_batch
-from bursar.tasks.kinds import Classify
-from bursar.tasks.task import Task
-from bursar.training import loading
-from bursar.training.assembly import assemble
-from bursar.training.loading import Loader, dev_batches, to_device
-from bursar.training.prepare import Prepared, prepare, resolve
+from taskmix.config import RunConfig
+from taskmix.models.build import build
+from taskmix.models.encoders import Encoder, Representation
+from taskmix.models.multitask import TASK_IDS, MultiTaskModel
+from taskmix.models.spec import ModelSpec
+from taskmix.tasks.batches import Batch, make_batch
+from taskmix.tasks.kinds import Classify
+from taskmix.tasks.task import Task
+from taskmix.training import loading
+from taskmix.training.assembly import assemble
+from taskmix.training.loading import Loader, dev_batches, to_device
+from taskmix.training.prepare import Prepared, prepare, resolve
 
 CPU = torch.device("cpu")
 
@@ -118,7 +118,7 @@ def test_a_mixed_batch_passes_once_and_each_item_knows_its_task(prepared: list[P
 
 
 def test_a_warm_start_reads_each_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BURSAR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("TASKMIX_CACHE", str(tmp_path / "cache"))
     path = tmp_path / "mood.csv"
     path.write_text("text,y\n" + "".join(f"word {i} of {i % 7},{i % 2}\n" for i in range(4000)))
     files = {"train": str(path), "dev": str(path), "text": "text", "label": "y"}

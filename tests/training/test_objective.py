@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from bursar.config import RunConfig
-from bursar.errors import UserError
-from bursar.journal import Evaluation, read
-from bursar.tasks.task import Task
-from bursar.training.run import run
+from taskmix.config import RunConfig
+from taskmix.errors import UserError
+from taskmix.journal import Evaluation, read
+from taskmix.tasks.task import Task
+from taskmix.training.run import run
 
 Toys = Mapping[str, Task]
 

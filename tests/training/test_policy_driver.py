@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 
-from bursar.config import RunConfig, build_decider
-from bursar.journal import Evaluation, Opening, Shares, Step, read
-from bursar.policies import DevScore, Draw, Gain, Outcome, Policy
-from bursar.rng import seed_for, stream
-from bursar.run_info import RunInfo
-from bursar.tasks.batches import Batch
-from bursar.tasks.task import Task
-from bursar.training.evaluation import baseline
-from bursar.training.inference import load_run
-from bursar.training.optimizer import rate_factor
-from bursar.training.policy import PolicyDriver
-from bursar.training.prepare import read_split, resolve
-from bursar.training.run import run
+from taskmix.config import RunConfig, build_decider
+from taskmix.journal import Evaluation, Opening, Shares, Step, read
+from taskmix.policies import DevScore, Draw, Gain, Outcome, Policy
+from taskmix.rng import seed_for, stream
+from taskmix.run_info import RunInfo
+from taskmix.tasks.batches import Batch
+from taskmix.tasks.task import Task
+from taskmix.training.evaluation import baseline
+from taskmix.training.inference import load_run
+from taskmix.training.optimizer import rate_factor
+from taskmix.training.policy import PolicyDriver
+from taskmix.training.prepare import read_split, resolve
+from taskmix.training.run import run
 
 Toys = Mapping[str, Task]
 Toy = Callable[..., RunConfig]

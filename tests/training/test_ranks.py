@@ -19,24 +19,24 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from transformers import BertConfig
 
-from bursar.config import RunConfig
-from bursar.errors import BursarError, UserError
-from bursar.journal import read
-from bursar.models import encoders
-from bursar.models.spec import ModelSpec
-from bursar.policies import POLICIES, Random
-from bursar.records import UnitRecord
-from bursar.rng import stream
-from bursar.selection import SELECTORS
-from bursar.tasks.batches import Batch, Cut, in_order, make_batch, make_part
-from bursar.tasks.data import ReadyBatches, from_data, part_of_ready
-from bursar.tasks.task import Task
-from bursar.training import session
-from bursar.training.inference import load_run
-from bursar.training.ranks import BUCKET, Group, Ranks, _buckets
-from bursar.training.run import resume_run, run
-from bursar.training.stopping import listening
-from bursar.weighting import WEIGHTINGS
+from taskmix.config import RunConfig
+from taskmix.errors import TaskmixError, UserError
+from taskmix.journal import read
+from taskmix.models import encoders
+from taskmix.models.spec import ModelSpec
+from taskmix.policies import POLICIES, Random
+from taskmix.records import UnitRecord
+from taskmix.rng import stream
+from taskmix.selection import SELECTORS
+from taskmix.tasks.batches import Batch, Cut, in_order, make_batch, make_part
+from taskmix.tasks.data import ReadyBatches, from_data, part_of_ready
+from taskmix.tasks.task import Task
+from taskmix.training import session
+from taskmix.training.inference import load_run
+from taskmix.training.ranks import BUCKET, Group, Ranks, _buckets
+from taskmix.training.run import resume_run, run
+from taskmix.training.stopping import listening
+from taskmix.weighting import WEIGHTINGS
 from processes import on_ranks
 
 Toys = Mapping[str, Task]
@@ -350,7 +350,7 @@ class Seen:
         """Say what a work raises: its class, exit code and sentence."""
         try:
             work()
-        except BursarError as error:
+        except TaskmixError as error:
             self.say([type(error).__name__, error.exit_code, str(error)])
         else:
             self.say(None)
@@ -402,7 +402,7 @@ def test_what_fails_on_one_rank_is_said_on_all(seen: Seen) -> None:
         ):
             try:
                 attempt()
-            except (BursarError, OSError) as error:
+            except (TaskmixError, OSError) as error:
                 found.append(str(error))
         order = ranks.in_batch_order([ranks.rank, None if ranks.rank else 2])
         seen.say([found, ranks.agreed(lambda: 7), ranks.stop(10 if ranks.rank else None), order])
@@ -430,7 +430,7 @@ def stopped_at(step: int, rank: int) -> Any:
 def stopped_sentence(step: int, steps: int, folder: Path) -> str:
     return (
         f"stopped behind step {step} of {steps}, with a checkpoint; go on by "
-        f"`bursar resume {folder}`"
+        f"`taskmix resume {folder}`"
     )
 
 
@@ -505,7 +505,7 @@ def test_a_decider_that_differs_between_ranks_stops_the_run(
         "the decider's state behind step 30 is not the same on rank 1 as on rank 0; "
     )
     assert sentence.endswith(
-        f"the checkpoint of step 20 is whole, go on from it by `bursar resume {tmp_path / 'run'}`"
+        f"the checkpoint of step 20 is whole, go on from it by `taskmix resume {tmp_path / 'run'}`"
     )
 
 
@@ -578,7 +578,7 @@ def test_a_restarted_launch_goes_on_and_a_first_one_does_not(
 
 KILLER = '''
 import os, signal
-from bursar.policies import Exp3S
+from taskmix.policies import Exp3S
 
 class Killer(Exp3S):
     """Exp3.S that ends its rank at the 8th draw, if the environment says which one."""
@@ -613,7 +613,7 @@ def test_a_killed_rank_is_started_again_and_the_run_ends_with_the_same_bytes(
         port = free.getsockname()[1]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"]
     meeting = ["--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", "--max-restarts=1"]
-    job = ["-m", "bursar", "run", str(tmp_path / "run.yaml"), "--out", str(tmp_path / "killed")]
+    job = ["-m", "taskmix", "run", str(tmp_path / "run.yaml"), "--out", str(tmp_path / "killed")]
     machines = [
         subprocess.Popen(
             [*torchrun, *meeting, *job, "--quiet"],

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 import torch
 
-from bursar.config import RunConfig
-from bursar.errors import BursarError, RunInterruptedError, UserError
-from bursar.journal import Step, read
-from bursar.records import UnitRecord
-from bursar.selection import SELECTORS
-from bursar.tasks.task import Task
-from bursar.training import checkpoints
-from bursar.training.folder import config_of
-from bursar.training.run import resume_run as resume
-from bursar.training.run import run
-from bursar.weighting import WEIGHTINGS
+from taskmix.config import RunConfig
+from taskmix.errors import TaskmixError, RunInterruptedError, UserError
+from taskmix.journal import Step, read
+from taskmix.records import UnitRecord
+from taskmix.selection import SELECTORS
+from taskmix.tasks.task import Task
+from taskmix.training import checkpoints
+from taskmix.training.folder import config_of
+from taskmix.training.run import resume_run as resume
+from taskmix.training.run import run
+from taskmix.weighting import WEIGHTINGS
 
 Toys = Mapping[str, Task]
 Toy = Callable[..., RunConfig]
@@ -229,7 +229,7 @@ def test_a_full_disk_during_a_checkpoint_leaves_the_one_before_whole(
         left[0] -= 1
 
     monkeypatch.setattr(checkpoints, "save_file", full)
-    with pytest.raises(RunInterruptedError, match=r"No space left.*bursar resume") as caught:
+    with pytest.raises(RunInterruptedError, match=r"No space left.*taskmix resume") as caught:
         resume(stopped.folder, tasks=stopped.toys)
     assert caught.value.exit_code == 1
     assert [path.name for path in (stopped.folder / "checkpoints").iterdir()] == ["step-4"]
@@ -309,7 +309,7 @@ def test_a_folder_with_a_run_in_it_is_left_as_it_is(
 ) -> None:
     run(toy(), tmp_path / "run", tasks=toys)
     before = everything(tmp_path / "run")
-    with pytest.raises(UserError, match=r"there is a run here already.*bursar resume"):
+    with pytest.raises(UserError, match=r"there is a run here already.*taskmix resume"):
         run(toy(seed=2), tmp_path / "run", tasks=toys)
     assert everything(tmp_path / "run") == before
 
@@ -394,7 +394,7 @@ def test_a_gradient_that_is_no_number_never_reaches_the_weights(
 
     monkeypatch.setattr(kind, "loss", spoilt)
     config = toy(checkpoint={"every": 1}, optimizer={"lr": 1e-3, "clip": 0})
-    with pytest.raises(BursarError, match=r"task [abc], step 6: the length of the gradient is"):
+    with pytest.raises(TaskmixError, match=r"task [abc], step 6: the length of the gradient is"):
         run(config, tmp_path / "run", tasks=toys)
     weights = checkpoints.load(tmp_path / "run/checkpoints/step-5").model
     assert all(bool(tensor.isfinite().all()) for tensor in weights.values())

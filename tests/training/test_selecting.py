@@ -5,18 +5,18 @@ import numpy as np
 import pytest
 import torch
 
-from bursar import journal
-from bursar.config import RunConfig
-from bursar.models.build import build
-from bursar.models.frozen import Frozen
-from bursar.rng import seed_for
-from bursar.selection import MTUncertainty, example_scores
-from bursar.tasks.batches import FROZEN_STATES
-from bursar.training.assembly import tokenizer_of
-from bursar.training.engine import Engine
-from bursar.training.prepare import prepare, resolve
-from bursar.training.selecting import SelectionDriver
-from bursar.uncertainty import predictive_samples
+from taskmix import journal
+from taskmix.config import RunConfig
+from taskmix.models.build import build
+from taskmix.models.frozen import Frozen
+from taskmix.rng import seed_for
+from taskmix.selection import MTUncertainty, example_scores
+from taskmix.tasks.batches import FROZEN_STATES
+from taskmix.training.assembly import tokenizer_of
+from taskmix.training.engine import Engine
+from taskmix.training.prepare import prepare, resolve
+from taskmix.training.selecting import SelectionDriver
+from taskmix.uncertainty import predictive_samples
 
 WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "under", "mat", "tree", "red", "and", "or"]
 BATCH = 6

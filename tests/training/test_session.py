@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 import torch
 
-import bursar
-from bursar.config import RunConfig
-from bursar.errors import UserError
-from bursar.journal import Evaluation, read
-from bursar.models.build import pinned
-from bursar.models.spec import ModelSpec
-from bursar.tasks import hub
-from bursar.tasks.task import Task
-from bursar.training import assembly, checkpoints
-from bursar.training.folder import Scores, config_of
-from bursar.training.objective import objective_value
-from bursar.training.session import deterministic
+import taskmix
+from taskmix.config import RunConfig
+from taskmix.errors import UserError
+from taskmix.journal import Evaluation, read
+from taskmix.models.build import pinned
+from taskmix.models.spec import ModelSpec
+from taskmix.tasks import hub
+from taskmix.tasks.task import Task
+from taskmix.training import assembly, checkpoints
+from taskmix.training.folder import Scores, config_of
+from taskmix.training.objective import objective_value
+from taskmix.training.session import deterministic
 
 Toys = Mapping[str, Task]
 Toy = Callable[..., RunConfig]
@@ -46,7 +46,7 @@ def test_the_model_that_is_kept_has_the_best_objective(
     rough = {"lr": 0.05, "head_factor": 1}  # so high a rate that scores go up and down
     budget, evaluate = {"steps": 24, "batch": 4}, {"every": 2}
     config = toy(objective=said, optimizer=rough, budget=budget, evaluate=evaluate)
-    result = bursar.run(config, tmp_path / "run", tasks=toys)
+    result = taskmix.run(config, tmp_path / "run", tasks=toys)
     found = evaluations(tmp_path / "run")
     values = [value(evaluation) for evaluation in found]
     assert [e.objective for e in found] == pytest.approx(values)
@@ -59,7 +59,7 @@ def test_a_weighting_is_for_its_target_unless_it_is_told_otherwise(
 ) -> None:
     weighting = {"name": "joint", "target": "b"}
     config = toy(weighting=weighting, budget={"rounds": 2, "batch": 8}, evaluate={"every": 1})
-    bursar.run(config, tmp_path / "run", tasks=toys)
+    taskmix.run(config, tmp_path / "run", tasks=toys)
     for evaluation in evaluations(tmp_path / "run"):
         assert evaluation.objective == evaluation.scores["b"]
 
@@ -68,7 +68,7 @@ def test_an_objective_of_no_task_is_refused_before_anything_is_written(
     toys: Toys, toy: Toy, tmp_path: Path
 ) -> None:
     with pytest.raises(UserError, match="objective: unknown task 'd'"):
-        bursar.run(toy(objective="d"), tmp_path / "run", tasks=toys)
+        taskmix.run(toy(objective="d"), tmp_path / "run", tasks=toys)
     assert not (tmp_path / "run").exists()
 
 
@@ -85,7 +85,7 @@ def test_what_no_run_has_written_is_left_alone(
 ) -> None:
     (tmp_path / theirs).write_text("mine")
     with pytest.raises(UserError, match="a run would overwrite it"):
-        bursar.run(toy(), tmp_path, tasks=toys)
+        taskmix.run(toy(), tmp_path, tasks=toys)
     assert (tmp_path / theirs).read_text() == "mine"
     assert [path.name for path in tmp_path.iterdir()] == [theirs]
 
@@ -100,15 +100,15 @@ def test_a_damaged_checkpoint_gives_way_to_an_older_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     config = toy(checkpoint={"every": 2, "keep": 2})
-    bursar.run(config, tmp_path / "alone", tasks=toys)
+    taskmix.run(config, tmp_path / "alone", tasks=toys)
     folder = tmp_path / "run"
     with pytest.raises(interruption):
-        bursar.run(config, folder, tasks=toys, watchers=[interrupter(step=11)])
+        taskmix.run(config, folder, tasks=toys, watchers=[interrupter(step=11)])
     weights = folder / "checkpoints/step-10/model.safetensors"
     spoilt = bytearray(weights.read_bytes())
     spoilt[-3] ^= 1  # one bit of one weight
     weights.write_bytes(spoilt)
-    bursar.resume(folder, tasks=toys)
+    taskmix.resume(folder, tasks=toys)
     assert "found other bytes in model.safetensors than were written" in caplog.text
     assert everything(folder) == everything(tmp_path / "alone")
 
@@ -126,10 +126,10 @@ def test_a_changed_dev_file_is_noticed(
         budget={"steps": 6, "batch": 4},
     )
     with pytest.raises(interruption):
-        bursar.run(config, tmp_path / "run", watchers=[interrupter(step=4)])
+        taskmix.run(config, tmp_path / "run", watchers=[interrupter(step=4)])
     (tmp_path / "dev.csv").write_text("text,y\nother,0\nwords,1\n")
     with pytest.raises(UserError, match="task m: its training or dev data are not those"):
-        bursar.resume(tmp_path / "run")
+        taskmix.resume(tmp_path / "run")
 
 
 def test_a_hub_encoder_is_pinned_to_the_revision_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +139,7 @@ def test_a_hub_encoder_is_pinned_to_the_revision_of_today(monkeypatch: pytest.Mo
         asked.append(name)
         return SimpleNamespace(_commit_hash="abc123")
 
-    monkeypatch.setattr("bursar.models.build.pretrained_config", config)
+    monkeypatch.setattr("taskmix.models.build.pretrained_config", config)
     assert pinned(ModelSpec(encoder="far/away")).revision == "abc123"
     assert pinned(ModelSpec(encoder="far/away", revision="main")).revision == "main"
     for ours in ("minilm", "small", "mine:Encoder", None):
@@ -167,10 +167,10 @@ def test_a_hub_data_set_is_pinned_in_the_run_file_of_the_run(
         model={"encoder": "small", "width": 16, "attention_heads": 2, "vocabulary": 80},
         budget={"steps": 2, "batch": 4},
     )
-    bursar.run(config, tmp_path / "run")
+    taskmix.run(config, tmp_path / "run")
     assert config_of(tmp_path / "run").tasks[0]["revision"] == "def456"  # type: ignore[index]
     assert revisions == ["def456"]
-    bursar.run(config, tmp_path / "run", resume=True)  # the same run, though it names no revision
+    taskmix.run(config, tmp_path / "run", resume=True)  # the same run, though it names no revision
 
 
 def test_a_hub_that_cannot_be_asked_pins_nothing(tmp_path: Path) -> None:

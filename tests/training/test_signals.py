@@ -10,11 +10,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from bursar.config import RunConfig
-from bursar.policies import Alignment, DevLosses, Outcome, Policy, Skill
-from bursar.tasks.batches import Batch, in_order
-from bursar.training.loading import to_device
-from bursar.training.policy import PolicyDriver
+from taskmix.config import RunConfig
+from taskmix.policies import Alignment, DevLosses, Outcome, Policy, Skill
+from taskmix.tasks.batches import Batch, in_order
+from taskmix.training.loading import to_device
+from taskmix.training.policy import PolicyDriver
 
 Toy = Callable[..., RunConfig]
 DriverFor = Callable[..., PolicyDriver]

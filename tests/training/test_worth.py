@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from bursar.config import RunConfig
-from bursar.journal import Shares, Step, read
-from bursar.tasks.task import Task
-from bursar.training.run import resume_run, run
+from taskmix.config import RunConfig
+from taskmix.journal import Shares, Step, read
+from taskmix.tasks.task import Task
+from taskmix.training.run import resume_run, run
 
 Toys = Mapping[str, Task]
 Toy = Callable[..., RunConfig]

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar.uncertainty import bald
+from taskmix.uncertainty import bald
 
 
 def random_samples(seed, passes=8, examples=5, classes=3, concentration=1.0):

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar.rng import stream
-from bursar.uncertainty import bald, batch_bald, joint_mutual_information
+from taskmix.rng import stream
+from taskmix.uncertainty import bald, batch_bald, joint_mutual_information
 
 
 def random_samples(seed, passes=8, examples=4, classes=3, concentration=1.0):

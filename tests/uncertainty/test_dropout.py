@@ -12,7 +12,7 @@ from transformers import (
     XLNetConfig,
 )
 
-from bursar.uncertainty import bald, consistent_dropout, predictive_samples
+from taskmix.uncertainty import bald, consistent_dropout, predictive_samples
 
 
 class Net(nn.Module):

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from bursar.uncertainty import entropy
+from taskmix.uncertainty import entropy
 
 weights = arrays(np.float64, (5, 4), elements=st.floats(0, 1)).filter(
     lambda w: bool((w.sum(-1) > 1e-3).all())

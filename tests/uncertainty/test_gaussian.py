@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar.uncertainty import gaussian_bald, gaussian_batch_bald, gaussian_entropy
+from taskmix.uncertainty import gaussian_bald, gaussian_batch_bald, gaussian_entropy
 
 
 def random_means(seed, passes=50, examples=4, scale=0.3):

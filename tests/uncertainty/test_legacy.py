@@ -4,8 +4,8 @@ import math
 import numpy as np
 import pytest
 
-from bursar.rng import stream
-from bursar.uncertainty import bald, batch_bald, legacy
+from taskmix.rng import stream
+from taskmix.uncertainty import bald, batch_bald, legacy
 
 
 def random_samples(seed, passes=4, examples=6, classes=2):

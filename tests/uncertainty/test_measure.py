@@ -4,7 +4,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from bursar.uncertainty import (
+from taskmix.uncertainty import (
     bald,
     batch_bald,
     entropy,

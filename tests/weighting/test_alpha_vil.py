@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from bursar.weighting import AlphaVIL, ClosedForm, Descent, Sweeps, play
-from bursar.weighting.base import JointResult, Separated, Slope
-from bursar.weighting.tuners import Lever
+from taskmix.weighting import AlphaVIL, ClosedForm, Descent, Sweeps, play
+from taskmix.weighting.base import JointResult, Separated, Slope
+from taskmix.weighting.tuners import Lever
 
 TASKS = ["target", "friend", "foe"]
 

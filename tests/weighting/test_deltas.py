@@ -7,8 +7,8 @@ from torch import nn
 from torch.nn import functional
 from transformers import BertConfig, BertModel
 
-from bursar.models.lenet import LeNet
-from bursar.weighting.deltas import Deltas
+from taskmix.models.lenet import LeNet
+from taskmix.weighting.deltas import Deltas
 
 
 class TwoHeads(nn.Module):

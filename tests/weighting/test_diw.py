@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from bursar.errors import UserError
-from bursar.weighting import DIW, Joint, Single, play
-from bursar.weighting.base import JointResult, Separate, Separated, Together
+from taskmix.errors import UserError
+from taskmix.weighting import DIW, Joint, Single, play
+from taskmix.weighting.base import JointResult, Separate, Separated, Together
 
 TASKS = ["target", "helper"]
 

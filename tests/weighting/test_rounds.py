@@ -8,12 +8,12 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from bursar.errors import RunInterruptedError
-from bursar.journal import Round
-from bursar.rng import stream
-from bursar.training.rounds import DevResult, Rounds, Work, record
-from bursar.weighting import DIW, AlphaVIL, Descent, Joint, Single
-from bursar.weighting.base import DevLoss, DevSlope
+from taskmix.errors import RunInterruptedError
+from taskmix.journal import Round
+from taskmix.rng import stream
+from taskmix.training.rounds import DevResult, Rounds, Work, record
+from taskmix.weighting import DIW, AlphaVIL, Descent, Joint, Single
+from taskmix.weighting.base import DevLoss, DevSlope
 
 TASKS = ["near", "far"]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from bursar.rng import stream
-from bursar.studies.multimnist import (
+from taskmix.rng import stream
+from taskmix.studies.multimnist import (
     METHODS,
     Data,
     Pairs,
@@ -14,7 +14,7 @@ from bursar.studies.multimnist import (
     read_pairs,
     trained,
 )
-from bursar.studies.target_results import TargetResult, TargetResults, paired, table
+from taskmix.studies.target_results import TargetResult, TargetResults, paired, table
 
 
 def bars(count, name):

@@ -1,7 +1,7 @@
 """Every weighting of the library passes the suite that it ships."""
 
-from bursar.testing import WeightingConformance
-from bursar.weighting import DIW, WEIGHTINGS, AlphaVIL, Joint, Single, Sweeps
+from taskmix.testing import WeightingConformance
+from taskmix.weighting import DIW, WEIGHTINGS, AlphaVIL, Joint, Single, Sweeps
 
 
 class TestAlphaVIL(WeightingConformance):

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from bursar.models import Encoder, Representation
-from bursar.policies import Outcome, Policy
-from bursar.tasks.kinds import Classify
+from taskmix.models import Encoder, Representation
+from taskmix.policies import Outcome, Policy
+from taskmix.tasks.kinds import Classify
 
 
 class HighestLoss(Policy):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
 
-from bursar.models.conditional import condition, count_parameters
+from taskmix.models.conditional import condition, count_parameters
 
 EIGHT = [f"task-{number}" for number in range(8)]
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bursar.models.conditional import PARTS, ConditionalEncoder, condition
+from taskmix.models.conditional import PARTS, ConditionalEncoder, condition
 
 HEADS, PAD, EPS = 2, 1, 1e-12
 IDS = [2, 0, 1, 2, 1]

@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel
 
-from bursar.errors import UserError
-from bursar.models.conditional import ConditionalEncoder, condition
+from taskmix.errors import UserError
+from taskmix.models.conditional import ConditionalEncoder, condition
 
 IDS = torch.tensor([0, 1, 2, 0, 1])
 
@@ -101,7 +101,7 @@ def break_weights(folder, name, change):
 BROKEN = {
     "another version": (
         lambda f: changed(f, "conditional.json", lambda about: about.update(format=2)),
-        "conditional.json: found format 2, this version of bursar reads 1",
+        "conditional.json: found format 2, this version of taskmix reads 1",
     ),
     "no description": (
         lambda f: (f / "conditional.json").unlink(),

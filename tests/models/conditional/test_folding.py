@@ -4,8 +4,8 @@ import pytest
 import torch
 from transformers import AutoModel, PreTrainedModel
 
-from bursar.errors import UserError
-from bursar.models.conditional import ConditionalEncoder, condition
+from taskmix.errors import UserError
+from taskmix.models.conditional import ConditionalEncoder, condition
 
 
 def difference(conditioned, plain, batch, task):

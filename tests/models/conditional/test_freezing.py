@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bursar.models.conditional import condition
+from taskmix.models.conditional import condition
 
 IDS = torch.tensor([0, 1, 1, 0, 1])
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2Model
 
-from bursar.errors import UserError
-from bursar.models.conditional import ConditionalSpec, condition
-from bursar.models.conditional.spec import checked
+from taskmix.errors import UserError
+from taskmix.models.conditional import ConditionalSpec, condition
+from taskmix.models.conditional.spec import checked
 
 TINY = {"vocab_size": 10, "hidden_size": 8, "num_hidden_layers": 1, "intermediate_size": 8}
 
@@ -100,7 +100,7 @@ def test_a_spec_says_the_same_words():
 
 def test_a_run_file_can_be_read_without_torch():
     code = (
-        "import sys; from bursar.models.conditional import ConditionalSpec; ConditionalSpec();"
+        "import sys; from taskmix.models.conditional import ConditionalSpec; ConditionalSpec();"
         "print([m for m in ('torch', 'transformers') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from bursar.errors import UserError
-from bursar.models.conditional import (
+from taskmix.errors import UserError
+from taskmix.models.conditional import (
     condition,
     covariance_similarities,
     covariance_similarity,

@@ -9,8 +9,8 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import BertModel
 
-from bursar.models.conditional import PARTS, condition
-from bursar.models.encoders import packaged_minilm, quiet
+from taskmix.models.conditional import PARTS, condition
+from taskmix.models.encoders import packaged_minilm, quiet
 
 SUBSETS = list(chain.from_iterable(combinations(PARTS, n) for n in range(1, len(PARTS) + 1)))
 TASKS = ["a", "b", "c"]

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from bursar.errors import UserError
-from bursar.models.conditional import condition
+from taskmix.errors import UserError
+from taskmix.models.conditional import condition
 
 IDS = torch.tensor([0, 1, 1, 0, 1])
 

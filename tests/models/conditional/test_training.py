@@ -2,7 +2,7 @@
 
 import torch
 
-from bursar.models.conditional import condition
+from taskmix.models.conditional import condition
 
 EXAMPLES = 64
 

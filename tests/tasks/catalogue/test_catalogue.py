@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bursar.errors import UserError
-from bursar.tasks.catalogue import find, listing
-from bursar.tasks.rows import Answer, QuestionRow, TextRow, WordsRow
+from taskmix.errors import UserError
+from taskmix.tasks.catalogue import find, listing
+from taskmix.tasks.rows import Answer, QuestionRow, TextRow, WordsRow
 
 RTE = 'index\tsentence1\tsentence2\tlabel\n0\tIt "rains\t.\tentailment\n'
 
@@ -18,7 +18,7 @@ def put(path: Path, text: str, packed: bool = False) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("BURSAR_DATA", raising=False)
+    monkeypatch.delenv("TASKMIX_DATA", raising=False)
 
 
 @pytest.mark.parametrize(
@@ -46,14 +46,14 @@ def test_the_environment_names_the_data_folder(
 ) -> None:
     for split in ("train", "dev"):
         put(tmp_path / "glue/RTE" / f"{split}.tsv", RTE)
-    monkeypatch.setenv("BURSAR_DATA", str(tmp_path))
+    monkeypatch.setenv("TASKMIX_DATA", str(tmp_path))
     assert next(find("glue/rte").split("train").rows()).at == 2
 
 
 def test_mistakes_get_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"unknown task 'glue/rtf'; did you mean 'glue/rte'\?"):
         find("glue/rtf", tmp_path)
-    with pytest.raises(UserError, match=r"task glue/rte: .*--data.*BURSAR_DATA"):
+    with pytest.raises(UserError, match=r"task glue/rte: .*--data.*TASKMIX_DATA"):
         find("glue/rte")
     with pytest.raises(UserError, match=r"task glue/rte: no file .*glue/RTE/train\.tsv"):
         find("glue/rte", tmp_path)

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from bursar.errors import UserError
-from bursar.tasks.catalogue import find
-from bursar.tasks.catalogue.superglue import Copa, ReCoRD
-from bursar.tasks.readers import Jsonl
-from bursar.tasks.rows import ChoiceRow, Mark, TextRow
-from bursar.tasks.shapes import Shape
-from bursar.tasks.sources import FileSource
+from taskmix.errors import UserError
+from taskmix.tasks.catalogue import find
+from taskmix.tasks.catalogue.superglue import Copa, ReCoRD
+from taskmix.tasks.readers import Jsonl
+from taskmix.tasks.rows import ChoiceRow, Mark, TextRow
+from taskmix.tasks.shapes import Shape
+from taskmix.tasks.sources import FileSource
 
 
 def superglue(root: Path, folder: str, split: str, *lines: dict[str, Any]) -> None:

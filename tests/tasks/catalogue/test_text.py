@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from bursar.errors import UserError
-from bursar.tasks.catalogue import find, find_late
-from bursar.tasks.catalogue.text import TEXT
-from bursar.tasks.files import inputs
-from bursar.tasks.kinds import Generate
-from bursar.tasks.rows import PromptRow
+from taskmix.errors import UserError
+from taskmix.tasks.catalogue import find, find_late
+from taskmix.tasks.catalogue.text import TEXT
+from taskmix.tasks.files import inputs
+from taskmix.tasks.kinds import Generate
+from taskmix.tasks.rows import PromptRow
 
 QNLI = (
     "index\tquestion\tsentence\tlabel\n"

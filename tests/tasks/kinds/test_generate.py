@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from bursar.errors import UserError
-from bursar.tasks.column_map import ColumnMap
-from bursar.tasks.encoding import Encoded, encode
-from bursar.tasks.files import from_files
-from bursar.tasks.kinds import Generate
-from bursar.tasks.metrics import GREEDY_MATCH, PERPLEXITY
-from bursar.tasks.rows import PromptRow, Row
-from bursar.tasks.tokenizer import Tokenizer
+from taskmix.errors import UserError
+from taskmix.tasks.column_map import ColumnMap
+from taskmix.tasks.encoding import Encoded, encode
+from taskmix.tasks.files import from_files
+from taskmix.tasks.kinds import Generate
+from taskmix.tasks.metrics import GREEDY_MATCH, PERPLEXITY
+from taskmix.tasks.rows import PromptRow, Row
+from taskmix.tasks.tokenizer import Tokenizer
 from memory import Memory
 
 TEXTS = ["the cat sat on a mat with one dog", "where was the dog? it was here."] * 5

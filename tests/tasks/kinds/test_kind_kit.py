@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from bursar.tasks.kinds import KINDS, Choose, Classify, Generate, MultiLabel, Regress, Span, Tag
-from bursar.tasks.rows import (
+from taskmix.tasks.kinds import KINDS, Choose, Classify, Generate, MultiLabel, Regress, Span, Tag
+from taskmix.tasks.rows import (
     Answer,
     ChoiceRow,
     ImageRow,
@@ -13,8 +13,8 @@ from bursar.tasks.rows import (
     TextRow,
     WordsRow,
 )
-from bursar.tasks.tokenizer import Tokenizer
-from bursar.testing import KindConformance
+from taskmix.tasks.tokenizer import Tokenizer
+from taskmix.testing import KindConformance
 
 PLACES = range(1, 13)
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from bursar.errors import UserError
-from bursar.tasks.batches import in_order
-from bursar.tasks.encoding import Encoded, encode
-from bursar.tasks.kinds import (
+from taskmix.errors import UserError
+from taskmix.tasks.batches import in_order
+from taskmix.tasks.encoding import Encoded, encode
+from taskmix.tasks.kinds import (
     KINDS,
     Choose,
     Classify,
@@ -22,7 +22,7 @@ from bursar.tasks.kinds import (
     Tag,
     from_spec,
 )
-from bursar.tasks.rows import (
+from taskmix.tasks.rows import (
     Answer,
     ChoiceRow,
     ImageRow,
@@ -32,7 +32,7 @@ from bursar.tasks.rows import (
     TextRow,
     WordsRow,
 )
-from bursar.tasks.tokenizer import Tokenizer
+from taskmix.tasks.tokenizer import Tokenizer
 from memory import Memory
 
 TOKENIZER = Tokenizer.train(["the cat sat on a mat with one dog"] * 9, 200, max_length=16)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from bursar.errors import UserError
-from bursar.tasks.encoding import Encoded
-from bursar.tasks.kinds import Classify, MultiLabel, Regress
-from bursar.tasks.rows import ImageRow, Mark, TextRow
-from bursar.tasks.tokenizer import Tokenizer
+from taskmix.errors import UserError
+from taskmix.tasks.encoding import Encoded
+from taskmix.tasks.kinds import Classify, MultiLabel, Regress
+from taskmix.tasks.rows import ImageRow, Mark, TextRow
+from taskmix.tasks.tokenizer import Tokenizer
 
 TOKENIZER = Tokenizer.train(["the cat sat on a mat"] * 9, 100, max_length=12)
 NLI = Classify(("no", "yes", "maybe"))

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar.errors import UserError
-from bursar.tasks.readers import Conll, Csv, Jsonl, Mrqa, Parquet, PlainTsv, Reader, Squad, Tsv
-from bursar.tasks.readers import lines as lines_module
+from taskmix.errors import UserError
+from taskmix.tasks.readers import Conll, Csv, Jsonl, Mrqa, Parquet, PlainTsv, Reader, Squad, Tsv
+from taskmix.tasks.readers import lines as lines_module
 
 
 def values(reader: Reader, path: Path) -> list[tuple[int, dict[str, object]]]:

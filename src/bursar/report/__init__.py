@@ -1,6 +1,0 @@
-"""Figures and the HTML report. Importing the room loads neither torch nor plotly."""
-
-from bursar.report.history import History, read_history
-from bursar.report.page import write_comparison_report, write_run_report
-
-__all__ = ["History", "read_history", "write_comparison_report", "write_run_report"]

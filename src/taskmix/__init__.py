@@ -1,0 +1,153 @@
+"""Taskmix spends a training budget across tasks.
+
+The names below are the public ones, and the rooms `bandit`, `mixing`, `models`, `offpolicy`,
+`search`, `selection`, `testing`, `uncertainty` and `weighting` with the names in their `__all__`.
+Everything else is internal. Nothing is imported before it is used; torch least of all.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from taskmix.config import RunConfig
+    from taskmix.journal import Journal
+    from taskmix.offpolicy import Log, estimate, improve
+    from taskmix.policies import (
+        ADO,
+        ODM,
+        ActivePrioritization,
+        Aimed,
+        Aioli,
+        Alignment,
+        Annealed,
+        Cycle,
+        DevLosses,
+        DevScore,
+        DoGE,
+        Draw,
+        Exp3S,
+        Fixed,
+        Gain,
+        Loss,
+        Outcome,
+        Policy,
+        Progress,
+        Random,
+        Schedule,
+        Signal,
+        Skill,
+        Stratified,
+        TaskSize,
+        Temperature,
+        Thompson,
+        Uncertainty,
+        Worth,
+    )
+    from taskmix.studies.autosem import autosem
+    from taskmix.studies.compare import compare
+    from taskmix.tasks.data import from_data
+    from taskmix.tasks.files import from_files
+    from taskmix.tasks.hub import from_hub
+    from taskmix.tasks.task import Task
+    from taskmix.training.inference import load_run as load
+    from taskmix.training.run import resume_run as resume
+    from taskmix.training.run import run
+
+__all__ = [
+    "ADO",
+    "ODM",
+    "ActivePrioritization",
+    "Aimed",
+    "Aioli",
+    "Alignment",
+    "Annealed",
+    "Cycle",
+    "DevLosses",
+    "DevScore",
+    "DoGE",
+    "Draw",
+    "Exp3S",
+    "Fixed",
+    "Gain",
+    "Journal",
+    "Log",
+    "Loss",
+    "Outcome",
+    "Policy",
+    "Progress",
+    "Random",
+    "RunConfig",
+    "Schedule",
+    "Signal",
+    "Skill",
+    "Stratified",
+    "Task",
+    "TaskSize",
+    "Temperature",
+    "Thompson",
+    "Uncertainty",
+    "Worth",
+    "__version__",
+    "autosem",
+    "compare",
+    "estimate",
+    "from_data",
+    "from_files",
+    "from_hub",
+    "improve",
+    "load",
+    "resume",
+    "run",
+]
+
+_PLACES = {
+    "Journal": "taskmix.journal",
+    "Log": "taskmix.offpolicy",
+    "RunConfig": "taskmix.config",
+    "Task": "taskmix.tasks.task",
+    "autosem": "taskmix.studies.autosem",
+    "compare": "taskmix.studies.compare",
+    "estimate": "taskmix.offpolicy",
+    "from_data": "taskmix.tasks.data",
+    "from_files": "taskmix.tasks.files",
+    "from_hub": "taskmix.tasks.hub",
+    "improve": "taskmix.offpolicy",
+    "load": "taskmix.training.inference:load_run",
+    "resume": "taskmix.training.run:resume_run",
+    "run": "taskmix.training.run",
+}
+"""Where a public name lives, and what it is called there; the others are policies and signals."""
+
+_ROOMS = frozenset(
+    {
+        "bandit",
+        "mixing",
+        "models",
+        "offpolicy",
+        "search",
+        "selection",
+        "testing",
+        "uncertainty",
+        "weighting",
+    }
+)
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name, or a room, when it is first asked for."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("taskmix")
+    if name in _ROOMS:
+        return import_module(f"taskmix.{name}")
+    if name not in __all__:
+        raise AttributeError(f"module 'taskmix' has no attribute {name!r}")
+    module, _, called = _PLACES.get(name, "taskmix.policies").partition(":")
+    found = getattr(import_module(module), called or name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

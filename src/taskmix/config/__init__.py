@@ -1,0 +1,27 @@
+"""A run file, validated. Whatever it can say, Python can say with the same words."""
+
+from taskmix.config.classes import build_decider, decider_class, is_own, options_of, own_class
+from taskmix.config.dialect import read_value, read_yaml, write_value
+from taskmix.config.overrides import changed, decided_by, load, parse, with_sets
+from taskmix.config.schema import OF_MACHINE, Objective, Optimizer, RunConfig, dump
+
+__all__ = [
+    "OF_MACHINE",
+    "Objective",
+    "Optimizer",
+    "RunConfig",
+    "build_decider",
+    "changed",
+    "decided_by",
+    "decider_class",
+    "dump",
+    "is_own",
+    "load",
+    "options_of",
+    "own_class",
+    "parse",
+    "read_value",
+    "read_yaml",
+    "with_sets",
+    "write_value",
+]

@@ -1,0 +1,104 @@
+"""YAML as run files have it, read and written."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from taskmix.errors import UserError
+
+_KEPT = ("tag:yaml.org,2002:null", "tag:yaml.org,2002:merge")
+_BOOL = re.compile("^(?:true|false)$", re.IGNORECASE)
+_INT = re.compile(r"^(?:[-+]?(?:0|[1-9][0-9]*)|0x[0-9a-fA-F]+)$")
+_FLOAT = re.compile(
+    r"^(?:[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+"
+    r"|[-+]?\.inf|\.nan)$",
+    re.IGNORECASE,
+)
+_DIGITS = list("-+0123456789")
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as version 1.2 has it: 1e-3 is a number, `yes` is a text, a key stands once.
+
+    What version 1.1 took for numbers to the base of 60 or 8, or for dates, is a text: 12:30, 007.
+    """
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 (the parent's type)
+        first: [pair for pair in pairs if pair[0] in _KEPT]
+        for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        """Return the mapping; raise if a key stands in it twice."""
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for (key, _), value in zip(node.value, keys, strict=False):
+            if keys.count(value) > 1 and value != "<<":
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"found the key {value!r} twice", key.start_mark
+                )
+        return super().construct_mapping(node, deep)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Puts a text that `_Loader` would take for a number, or a break in one, between quotes."""
+
+
+def _quoted(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    breaks = any(character in text for character in "\x85\u2028\u2029")
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if breaks else None)
+
+
+for _side in (_Loader, _Dumper):
+    _side.add_implicit_resolver("tag:yaml.org,2002:bool", _BOOL, list("tTfF"))
+    _side.add_implicit_resolver("tag:yaml.org,2002:int", _INT, _DIGITS)
+    _side.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, [*_DIGITS, "."])
+_Dumper.add_representer(str, _quoted)
+
+
+def read_value(text: str, where: str) -> Any:
+    """Return what a YAML text says; `where` is what a complaint calls it."""
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise UserError(f"{where}{line}: expected YAML, {problem}") from None
+    except RecursionError:
+        raise UserError(f"{where}: expected YAML, found it nested too deeply to read") from None
+    except (ValueError, TypeError, LookupError, AttributeError) as error:  # such as `!!int x`
+        raise UserError(f"{where}: expected YAML, found a value that is none: {error}") from None
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Return what a YAML file that holds a mapping says."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise UserError(f"{path}: expected a file, found a pipe or a device")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{path}: expected a readable file, {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: expected UTF-8, found another byte at {error.start}") from None
+    values = read_value(text, str(path))
+    if not isinstance(values, dict):
+        raise UserError(f"{path}: expected a mapping of keys, found {_sort_of(values)}")
+    return values
+
+
+def write_value(value: Any) -> str:
+    """Return a value as YAML that `read_value` reads back as it is."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+
+def _sort_of(value: Any) -> str:
+    sorts = {
+        type(None): "nothing",
+        list: "a list",
+        str: "a text",
+        int: "a number",
+        float: "a number",
+    }
+    return sorts.get(type(value), type(value).__name__)

@@ -1,0 +1,140 @@
+"""Run files with changes: `--set key=value`, other deciders, paths made absolute."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from taskmix.config.classes import is_own
+from taskmix.config.dialect import read_value, read_yaml
+from taskmix.config.schema import RunConfig
+from taskmix.errors import UserError
+from taskmix.families import FAMILIES
+from taskmix.models.spec import ENCODERS
+
+
+def load(path: Path, sets: Sequence[str] = (), data: str | None = None) -> RunConfig:
+    """Read a run file with `key=value` changes, its paths made absolute.
+
+    Args:
+        path: the YAML file.
+        sets: changes such as `budget.steps=500`; the value is read as YAML.
+        data: the folder of catalogue tasks; it goes before what the file says.
+    """
+    values = read_yaml(path)
+    for change in sets:
+        _apply(values, change)
+    values = _absolute(values, path.parent.resolve())
+    if data is not None:
+        values["data"] = str(Path(data).resolve())
+    return parse(values, str(path))
+
+
+def parse(values: Mapping[str, Any], where: str) -> RunConfig:
+    """Return values as a run configuration, or raise one sentence about the first wrong one."""
+    try:
+        return RunConfig(**values)
+    except (TypeError, UserError) as error:
+        raise UserError(f"{where}: {error}") from None
+
+
+def changed(config: RunConfig, values: Mapping[str, Any], where: str) -> RunConfig:
+    """Return the configuration with other values, checked as a run file's are."""
+    return parse(config.model_dump() | dict(values), where)
+
+
+def with_sets(config: RunConfig, sets: Sequence[str]) -> RunConfig:
+    """Return the configuration with `key=value` changes, as `load` makes them."""
+    values = config.model_dump()
+    for change in sets:
+        _apply(values, change)
+    return parse(values, "--set")
+
+
+def decided_by(config: RunConfig, said: Any, base: Path, where: str) -> RunConfig:
+    """Return the configuration with another policy, selector or weighting, by its name."""
+    spec = policy_from(said, base)
+    name = spec.get("name") if isinstance(spec, Mapping) else spec
+    keys = {cls.name: key for key, family in FAMILIES.items() for cls in family.members}
+    key = keys.get(str(name), "policy")
+    return changed(config, dict.fromkeys(FAMILIES) | {key: spec}, where)
+
+
+def policy_from(said: Any, base: Path) -> Any:
+    """Return what a run file or the command line says of a policy; a policy file is opened."""
+    if not (isinstance(said, str) and said.endswith((".yaml", ".yml"))):
+        return said
+    # On the command line, a policy file is named from the working directory.
+    return read_yaml(Path(said) if Path(said).exists() else base / said)
+
+
+def _apply(values: dict[str, Any], change: str) -> None:
+    key, sign, text = change.partition("=")
+    if not sign or not key:
+        raise UserError(f"--set {change}: expected key=value, such as budget.steps=500")
+    value = read_value(text, f"--set {change}")
+    *path, last = key.split(".")
+    for part in path:
+        below = values.setdefault(part, {})
+        if isinstance(below, str):  # `policy: exp3s` is short for `policy: {name: exp3s}`
+            below = values[part] = {"name": below}
+        if below is True:  # `conditional: true` is short for all defaults
+            below = values[part] = {}
+        if not isinstance(below, dict):
+            raise UserError(f"--set {change}: {part} is not a mapping")
+        values = below
+    values[last] = value
+
+
+def _absolute(values: dict[str, Any], base: Path) -> dict[str, Any]:
+    """Return the values with relative paths taken from the run file's folder."""
+    values = dict(values)
+    if "policy" in values:
+        values["policy"] = policy_from(values["policy"], base)
+    if isinstance(values.get("data"), str):
+        values["data"] = str(base / values["data"])
+    if isinstance(model := values.get("model"), dict):
+        values["model"] = model | _absolute_model(model, base)
+    if isinstance(values.get("tasks"), list):
+        values["tasks"] = [_absolute_task(task, base) for task in values["tasks"]]
+    if "code" not in values and _names_own_code(values):
+        values["code"] = str(base)
+    return values
+
+
+def _absolute_model(model: Mapping[str, Any], base: Path) -> dict[str, Any]:
+    """Return the keys of a model that name a folder, with its whole path."""
+    said = {key: model.get(key) for key in ("encoder", "over")}
+    found: dict[str, Any] = {
+        key: str(base / name)
+        for key, name in said.items()
+        if isinstance(name, str) and name not in ENCODERS and (base / name).is_dir()
+    }
+    start = model.get("adapt")
+    if isinstance(start, dict) and isinstance(start.get("model"), str):
+        found["adapt"] = start | {"model": str(base / start["model"])}
+    return found
+
+
+def _names_own_code(values: Mapping[str, Any]) -> bool:
+    """Return whether a decider, an encoder or a kind is a class of the user's own."""
+    said = [values.get(key) for key in FAMILIES]
+    names = [spec.get("name") if isinstance(spec, dict) else spec for spec in said]
+    tasks = values.get("tasks")
+    entries = [each for each in tasks if isinstance(each, dict)] if isinstance(tasks, list) else []
+    model = values.get("model")
+    names += [entry.get("kind") for entry in entries]
+    names += [model.get("encoder")] if isinstance(model, dict) else []
+    return any(is_own(name) for name in names)
+
+
+def _absolute_task(task: Any, base: Path) -> Any:
+    if not isinstance(task, dict):
+        return task
+    if "hub" in task:
+        saved = isinstance(task["hub"], str) and (base / task["hub"]).is_dir()
+        return task | ({"hub": str(base / task["hub"])} if saved else {})
+    files = {"train", "dev", "test"}
+    return {
+        key: str(base / value) if key in files and isinstance(value, str) else value
+        for key, value in task.items()
+    }

@@ -1,0 +1,205 @@
+"""Several data sets in Lightning, mixed by a policy: a data module and a callback."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import lightning
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from taskmix.errors import UserError
+from taskmix.mixing import Mixed, Mixer, RandomState, Shard, Tally, collate_by
+from taskmix.mixing.mixed import Collator
+from taskmix.policies import Policy
+from taskmix.rng import seed_for
+
+__all__ = ["MixtureCallback", "MixtureDataModule"]
+
+
+class _MixtureLoader(DataLoader[Any]):
+    """A loader whose state is that of its mixer; Lightning saves and loads it by itself."""
+
+    def __init__(self, mixer: Mixer, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.mixer = mixer
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.mixer.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.mixer.load_state_dict(state)
+
+
+class MixtureDataModule(lightning.LightningDataModule):
+    """Training sets by name, mixed by a policy; goes with a `MixtureCallback`.
+
+    A batch is a dictionary with the draw's number under "draw" and the set's name under "task"; see
+    `taskmix.mixing.collate_by`. It never ends: give the Trainer `max_steps`. On several ranks give
+    it `use_distributed_sampler=False`, and `strategy="ddp_find_unused_parameters_true"` if each set
+    has a head of its own.
+
+    Args:
+        datasets: the training sets by name.
+        policy: draws the sets; its tasks are their names.
+        batch: examples in a batch of one rank.
+        seed: of the draws, the order of the examples and dropout.
+        decide: "step" makes one decision for an optimiser step, so that its micro-batches on all
+            ranks are of one set; "batch" makes one for each micro-batch.
+        collators: by set, or one for all, how items become a batch; torch's own if None.
+        lengths: by set, the length of each example, to put like lengths together.
+        journal: the file to write every draw to; None for none.
+        lag: see `taskmix.mixing.Mixer`.
+        loader: further options of torch's DataLoader, such as `num_workers`.
+    """
+
+    def __init__(
+        self,
+        datasets: Mapping[str, Any],
+        policy: Policy,
+        batch: int,
+        *,
+        seed: int,
+        decide: Literal["step", "batch"] = "step",
+        collators: Mapping[str, Collator] | Collator | None = None,
+        lengths: Mapping[str, ArrayLike] | None = None,
+        journal: Path | str | None = None,
+        lag: int | None = None,
+        **loader: Any,
+    ) -> None:
+        super().__init__()
+        if decide not in ("step", "batch"):
+            raise UserError(f"decide: expected step or batch, found {decide!r}")
+        self.mixed = Mixed(datasets)
+        self.seed = seed
+        self.mixer: Mixer | None = None
+        self._decide = decide
+        self._loader = {"collate_fn": collate_by(collators), **loader}
+        self._make = partial(
+            Mixer,
+            policy,
+            self.mixed.sizes,
+            batch,
+            seed=seed,
+            lengths=lengths,
+            journal=journal,
+            lag=lag,
+        )
+        self._make(batches=1)  # what is wrong is said here and not in the middle of a fit
+
+    def setup(self, stage: str) -> None:
+        """Make the mixer, now that the number of ranks is known."""
+        if self.mixer is None and self.trainer is not None:
+            per_step = self.trainer.world_size * self.trainer.accumulate_grad_batches
+            self.mixer = self._make(batches=per_step if self._decide == "step" else 1)
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        """Return the loader of this rank's batches."""
+        if self.mixer is None or self.trainer is None:
+            raise UserError("train_dataloader: expected a Trainer to ask for it, found none")
+        return _MixtureLoader(
+            self.mixer,
+            self.mixed,
+            batch_sampler=Shard(self.mixer, self.trainer.global_rank, self.trainer.world_size),
+            generator=torch.Generator().manual_seed(self.seed),
+            **self._loader,
+        )
+
+
+class MixtureCallback(lightning.Callback):
+    """Says what came of each draw of a `MixtureDataModule`, and logs losses and shares by set.
+
+    Lightning saves no state of torch's generator, so dropout is seeded by the draw: a resumed
+    training has the masks of one that went on.
+    """
+
+    def __init__(self) -> None:
+        self._tally: Tally | None = None
+        self._state = RandomState()
+
+    def on_train_start(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
+    ) -> None:
+        """Find the mixer."""
+        self._tally = Tally(_mixer_of(trainer))
+
+    def on_train_batch_start(
+        self,
+        trainer: lightning.Trainer,
+        pl_module: lightning.LightningModule,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        """Seed dropout."""
+        mixer = _mixer_of(trainer)
+        name = ("dropout", batch["draw"], batch_idx, trainer.global_rank)
+        torch.manual_seed(seed_for(mixer.seed, *name))
+        self._state = RandomState()
+
+    def on_train_batch_end(
+        self,
+        trainer: lightning.Trainer,
+        pl_module: lightning.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        """Take down the loss of a batch; after an optimiser step, settle its draws."""
+        assert self._tally is not None
+        # Lightning hands a loss back as it was divided for the accumulation.
+        accumulated = trainer.accumulate_grad_batches if pl_module.automatic_optimization else 1
+        loss = torch.tensor(float("nan")) if outputs is None else outputs["loss"] * accumulated
+        again = None
+        if self._tally.wants_gain(batch["draw"]):
+            again = partial(_loss_again, pl_module, batch, batch_idx, self._state)
+        self._tally.add(batch["draw"], loss, _rows(batch), again=again)
+        if (batch_idx + 1) % accumulated == 0:
+            settled = self._tally.settle()
+            shares = _mixer_of(trainer).shares()
+            values = {f"loss_{each.task}": each.loss for each in settled}
+            values |= {f"share_{task}": share for task, share in shares.items()}
+            pl_module.log_dict(values, on_step=True, on_epoch=False, batch_size=1)
+
+
+def _mixer_of(trainer: lightning.Trainer) -> Mixer:
+    module = getattr(trainer, "datamodule", None)
+    if not isinstance(module, MixtureDataModule) or module.mixer is None:
+        raise UserError(
+            "MixtureCallback: expected trainer.fit with a MixtureDataModule, found "
+            f"{type(module).__name__}"
+        )
+    return module.mixer
+
+
+def _rows(batch: Any) -> int:
+    """Return how many examples a batch has."""
+    if isinstance(batch, Tensor):
+        return len(batch) if batch.dim() else 0
+    if isinstance(batch, Mapping):
+        batch = list(batch.values())
+    found = (_rows(each) for each in batch) if isinstance(batch, list | tuple) else ()
+    return next((rows for rows in found if rows), 0)
+
+
+def _loss_again(
+    module: lightning.LightningModule, batch: Any, batch_idx: int, state: RandomState
+) -> Tensor:
+    """Return the loss of a batch after the step, under the same dropout, and log nothing."""
+    with torch.no_grad(), state.again(), _silent(module):
+        found: Any = module.training_step(batch, batch_idx)
+    loss: Tensor = found["loss"] if isinstance(found, Mapping) else found
+    return loss
+
+
+@contextmanager
+def _silent(module: lightning.LightningModule) -> Iterator[None]:
+    nothing: Callable[..., None] = lambda *_, **__: None  # noqa: E731
+    module.__dict__.update(log=nothing, log_dict=nothing)
+    try:
+        yield
+    finally:
+        del module.__dict__["log"], module.__dict__["log_dict"]

@@ -1,0 +1,24 @@
+"""A policy as a batch sampler over any data sets: the core of every integration."""
+
+from taskmix.mixing.decisions import Decisions
+from taskmix.mixing.mixed import Item, Mixed, collate_by
+from taskmix.mixing.mixer import Key, Mixer, Shard
+from taskmix.mixing.orders import BatchOrder, ItemOrder
+from taskmix.mixing.streams import Streams
+from taskmix.mixing.tally import RandomState, Settled, Tally
+
+__all__ = [
+    "BatchOrder",
+    "Decisions",
+    "Item",
+    "ItemOrder",
+    "Key",
+    "Mixed",
+    "Mixer",
+    "RandomState",
+    "Settled",
+    "Shard",
+    "Streams",
+    "Tally",
+    "collate_by",
+]

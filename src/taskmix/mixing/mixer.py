@@ -1,0 +1,207 @@
+"""A policy as a batch sampler."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, SupportsFloat
+
+from numpy.typing import ArrayLike
+
+from taskmix.errors import UserError, unknown
+from taskmix.mixing.decisions import Decisions
+from taskmix.mixing.orders import BatchOrder, ItemOrder
+from taskmix.policies import Policy
+
+
+class Key(NamedTuple):
+    """Which item, of which task, for which draw."""
+
+    draw: int
+    task: str
+    item: int
+
+
+class Mixer(Decisions):
+    """A batch sampler, without end, that asks a policy for the task of each batch.
+
+    It is iterated in the main process, even if a loader has workers, and gives batches of keys for
+    a `Mixed` data set. Draws that a loader asked for ahead of the training stay open until they are
+    settled; they are part of the state and come again after a resume.
+
+    Args:
+        policy: draws the tasks.
+        sizes: by task, how many examples it has.
+        batch: examples in a batch.
+        seed: of the draws and of the order of the examples.
+        lengths: by task, the length of each example, shape `(examples,)`; batches are cut from
+            examples of like lengths. A task without any is shuffled only.
+        journal: the file to write every draw to; it must not be there yet. None for no journal.
+        lag: a draw knows the outcomes of the draws this many before it and earlier, and no others:
+            the draws are then the same for any number of workers. It must be larger than the number
+            of draws that the loader looks ahead. None: a draw knows every outcome that was settled
+            before it.
+        batches: how many batches a draw is for, such as the micro-batches of a step on all ranks.
+        orders: by task, the order of its batches; shuffled by us if None.
+
+    >>> import taskmix
+    >>> mixer = Mixer(taskmix.Random(["a", "b"]), {"a": 6, "b": 4}, batch=2, seed=2)
+    >>> batches = iter(mixer)
+    >>> next(batches)
+    [Key(draw=1, task='b', item=0), Key(draw=1, task='b', item=3)]
+    >>> mixer.settle(1, loss=0.7)
+    >>> mixer.shares()
+    {'a': 0.0, 'b': 1.0}
+    """
+
+    # accelerate drops whole groups of batches if one differs from a size that is said here.
+    batch_size: None = None
+
+    def __init__(
+        self,
+        policy: Policy,
+        sizes: Mapping[str, int],
+        batch: int,
+        *,
+        seed: int,
+        lengths: Mapping[str, ArrayLike] | None = None,
+        journal: Path | str | None = None,
+        lag: int | None = None,
+        batches: int = 1,
+        orders: Mapping[str, BatchOrder] | None = None,
+    ) -> None:
+        _check(policy, sizes, batch, batches, lengths or {})
+        sizes = {task: int(sizes[task]) for task in policy.tasks}
+        super().__init__(policy, sizes, batch, seed=seed, journal=journal, lag=lag)
+        given = lengths or {}
+        self.orders: Mapping[str, BatchOrder] = orders or {
+            task: ItemOrder(task, size, batch, seed, given.get(task))
+            for task, size in sizes.items()
+        }
+        self.batches = batches
+        self._items: dict[int, list[list[int]]] = {}
+        self._blanks = 0
+
+    def __iter__(self) -> Iterator[list[Key]]:
+        """Yield batches of keys: those of the open draws first, then new ones."""
+        blanks, self._blanks = self._blanks, 0
+        yield from ([] for _ in range(blanks))
+        for number in list(self.open):
+            yield from self._keys(number)
+        while True:
+            draw = self.ask()
+            order = self.orders[draw.task]
+            self._items[draw.number] = [order.next() for _ in range(self.batches)]
+            yield from self._keys(draw.number)
+
+    def _keys(self, number: int) -> Iterator[list[Key]]:
+        task = self.open[number].task
+        for items in self._items[number]:
+            yield [Key(number, task, item) for item in items]
+
+    def skip(self, batches: int) -> None:
+        """Begin the next iteration with this many empty batches.
+
+        For a host that resumes by throwing away the batches it had before: without this the policy
+        would be asked for them again.
+        """
+        self._blanks = batches
+
+    def settle(
+        self,
+        number: int,
+        *,
+        loss: SupportsFloat | None = None,
+        gain: SupportsFloat | None = None,
+        score: float | None = None,
+        uncertainty: Mapping[str, float] | None = None,
+        examples: int | None = None,
+        tokens: int | None = None,
+        dev_losses: Mapping[str, float] | None = None,
+        alignment: float | None = None,
+        gradient: float | None = None,
+        skill: float | None = None,
+    ) -> None:
+        """Say what came of a draw; in any order, once for each. See `Decisions.settle`."""
+        self.opened(number)
+        items = self._items.pop(int(number))
+        super().settle(
+            number,
+            loss=loss,
+            gain=gain,
+            score=score,
+            uncertainty=uncertainty,
+            examples=sum(map(len, items)) if examples is None else examples,
+            tokens=tokens,
+            dev_losses=dev_losses,
+            alignment=alignment,
+            gradient=gradient,
+            skill=skill,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that the next draw and batch depend on, as JSON-able values."""
+        return super().state_dict() | {
+            "items": {str(number): self._items[number] for number in self.open},
+            "orders": {task: order.state_dict() for task, order in self.orders.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` returned, in a mixture of the same sets and settings."""
+        super().load_state_dict(state)
+        self._items = {int(number): items for number, items in state["items"].items()}
+        for task, order in self.orders.items():
+            order.load_state_dict(state["orders"][task])
+
+    def _settings(self) -> dict[str, Any]:
+        orders = {f"data set {task}": order.settings() for task, order in self.orders.items()}
+        return super()._settings() | {"batches": self.batches} | orders
+
+
+class Shard:
+    """The batches of a mixer that one rank trains on: every `ranks`-th.
+
+    Every rank has a mixer of its own, and all take the same decisions as long as all are told the
+    same: see `Tally`.
+
+    Args:
+        mixer: of this rank.
+        rank: which one, from 0.
+        ranks: how many there are.
+    """
+
+    batch_size: None = None
+
+    def __init__(self, mixer: Mixer, rank: int, ranks: int) -> None:
+        if not 0 <= rank < ranks:
+            raise UserError(f"rank: expected a number from 0 to {ranks - 1}, found {rank}")
+        self.mixer = mixer
+        self.rank = rank
+        self.ranks = ranks
+
+    def __iter__(self) -> Iterator[list[Key]]:
+        batches = iter(self.mixer)
+        # The mixer never ends, so neither do its groups of `ranks` batches.
+        for group in zip(*[batches] * self.ranks, strict=False):
+            yield group[self.rank]
+
+
+def _check(
+    policy: Policy,
+    sizes: Mapping[str, int],
+    batch: int,
+    batches: int,
+    lengths: Mapping[str, ArrayLike],
+) -> None:
+    if set(sizes) != set(policy.tasks):
+        raise UserError(
+            f"sizes: expected one for each task of the policy, {', '.join(policy.tasks)}, found "
+            f"{', '.join(sizes) or 'none'}"
+        )
+    for task, size in sizes.items():
+        if size < 1:
+            raise UserError(f"sizes, {task}: expected at least 1 example, found {size}")
+    for name, value in (("batch", batch), ("batches", batches)):
+        if value < 1:
+            raise UserError(f"{name}: expected at least 1, found {value}")
+    for task in lengths:
+        if task not in sizes:
+            raise unknown("task", task, sizes, "lengths")

@@ -1,0 +1,154 @@
+"""Models in folders: what transformers reads of them, and the rest beside it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from taskmix.errors import UserError
+from taskmix.models.bilstm import BiLSTMEncoder
+from taskmix.models.build import build_encoder
+from taskmix.models.causal import CausalEncoder, load_adapted, save_causal
+from taskmix.models.conditional.encoder import ConditionalEncoder
+from taskmix.models.conditioned import ConditionedTextEncoder
+from taskmix.models.encoders import Encoder, TextEncoder, quiet
+from taskmix.models.multitask import MultiTaskModel
+from taskmix.models.spec import ModelSpec
+from taskmix.models.tokenizers import pretrained_source, pretrained_tokenizer, save_tokenizer
+from taskmix.tasks.kinds import Kind, from_spec
+from taskmix.tasks.tokenizer import Tokenizer
+
+FORMAT = 2
+ABOUT = "taskmix.json"
+HEADS = "heads.safetensors"
+WEIGHTS = "model.safetensors"
+WORDS = "words"
+"""The folder of the frozen encoder that a BiLSTM reads."""
+BROKEN = (
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    AttributeError,
+    RuntimeError,
+    OSError,
+    SafetensorError,
+)
+"""What files that are not as they were written make of reading them."""
+
+Finder = Callable[[str, type[Any]], Any]
+"""Finds a class of one's own by its `module:Class` and its base class."""
+
+
+def save(model: MultiTaskModel, tokenizer: Tokenizer | None, spec: ModelSpec, folder: Path) -> None:
+    """Write the model; a text encoder's part of it opens with `AutoModel.from_pretrained`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    own = type(model.encoder) if ":" in (spec.encoder or "") else None
+    if isinstance(model.encoder, TextEncoder):
+        with quiet():
+            model.encoder.model.save_pretrained(folder)
+    elif isinstance(model.encoder, ConditionedTextEncoder):
+        model.encoder.model.save_pretrained(folder)
+    elif isinstance(model.encoder, CausalEncoder):
+        save_causal(model.encoder, folder, pretrained_source(spec))
+    else:
+        if isinstance(model.encoder, BiLSTMEncoder):
+            with quiet():
+                model.encoder.words.save_pretrained(folder / WORDS)
+        save_file(model.encoder.state_dict(), folder / WEIGHTS)
+    if tokenizer is not None:
+        save_tokenizer(tokenizer, spec, folder, own)
+    save_file(model.heads.state_dict(), folder / HEADS)
+    about = {
+        "format": FORMAT,
+        "model": spec.model_dump(),
+        "texts": tokenizer is not None,
+        "tasks": {name: kind.spec() for name, kind in model.kinds.items()},
+    }
+    (folder / ABOUT).write_text(json.dumps(about, indent=2) + "\n")
+
+
+def load(folder: Path, find: Finder | None = None) -> tuple[MultiTaskModel, Tokenizer | None]:
+    """Return the model that `save` wrote, with its tokenizer.
+
+    Args:
+        folder: where it is.
+        find: finds classes of one's own; without it, a model that names any is refused.
+    """
+    try:
+        return _load(folder, _about(folder), find or refuse(folder))
+    except BROKEN as error:
+        found = " ".join(str(error).split())[:200] or type(error).__name__
+        raise UserError(f"{folder}: expected a whole model, found: {found}") from None
+
+
+def _load(
+    folder: Path, about: dict[str, Any], find: Finder
+) -> tuple[MultiTaskModel, Tokenizer | None]:
+    spec = ModelSpec(**about["model"])
+    kinds = {
+        name: from_spec(kind, lambda path: find(path, Kind))
+        for name, kind in about["tasks"].items()
+    }
+    own = find(spec.encoder, Encoder) if spec.encoder and ":" in spec.encoder else None
+    tokenizer = pretrained_tokenizer(str(folder), spec.max_length) if about["texts"] else None
+    if spec.conditional is not None:
+        encoder = _conditioned(folder, spec, list(kinds))
+    else:
+        encoder = _plain(folder, spec, tokenizer, own)
+    model = MultiTaskModel(encoder, kinds, spec, seed=0)
+    model.heads.load_state_dict(load_file(folder / HEADS))
+    return model.eval(), tokenizer
+
+
+def _plain(
+    folder: Path, spec: ModelSpec, tokenizer: Tokenizer | None, own: type[Encoder] | None
+) -> Encoder:
+    if spec.lora is not None:
+        return load_adapted(spec, folder, pretrained_source(spec))
+    place = folder / WORDS if spec.encoder == "bilstm" else folder
+    read = str(place) if tokenizer is not None and own is None else None
+    # The folder holds the encoder as it was trained, whatever revision it came from.
+    encoder = build_encoder(spec.model_copy(update={"revision": None}), tokenizer, read, own)
+    if not isinstance(encoder, TextEncoder | CausalEncoder):
+        encoder.load_state_dict(load_file(folder / WEIGHTS))
+    return encoder
+
+
+def _conditioned(folder: Path, spec: ModelSpec, tasks: list[str]) -> Encoder:
+    model = ConditionalEncoder.from_pretrained(folder)
+    if list(model.tasks) != tasks:
+        raise UserError(
+            f"{folder}: expected the tasks {', '.join(tasks)} of {ABOUT} in its task embeddings, "
+            f"found {', '.join(model.tasks)}"
+        )
+    return ConditionedTextEncoder(model, spec.pooling)
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    path = folder / ABOUT
+    if not path.exists():
+        raise UserError(f"{folder}: expected a taskmix model, found no {ABOUT}")
+    try:
+        about: dict[str, Any] = json.loads(path.read_text())
+        version = int(about["format"])
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        raise UserError(f"{path}: expected the description of a model, found {error!r}") from None
+    if version > FORMAT:
+        raise UserError(f"{path}: found format {version}, this version reads up to {FORMAT}")
+    return about
+
+
+def refuse(folder: Path) -> Finder:
+    """Return a finder that refuses every class."""
+
+    def find(name: str, base: type[Any]) -> Any:
+        raise UserError(
+            f"{folder}: the model needs code of its own, {name}, which is not run unasked; "
+            "trust it with --trust-code, in Python with trust_code=True"
+        )
+
+    return find

@@ -1,0 +1,118 @@
+"""The tokenizer that an encoder reads texts with."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from taskmix.errors import UserError
+from taskmix.files import whole_folder
+from taskmix.models.encoders import Encoder, first_line, packaged_minilm, quiet
+from taskmix.models.spec import ENCODERS, ModelSpec
+from taskmix.tasks.cache import cache_folder
+from taskmix.tasks.tokenizer import END, PAD, START, Tokenizer
+
+FILE = "tokenizer.json"
+TO_READ = {
+    "pad_token": "[PAD]",
+    "unk_token": "[UNK]",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "mask_token": "[MASK]",
+}
+TO_WRITE = {"pad_token": PAD, "bos_token": START, "eos_token": END}
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The training texts, for an encoder that learns its own vocabulary.
+
+    Args:
+        fingerprint: names them.
+        read: gives them, one by one.
+    """
+
+    fingerprint: str
+    read: Callable[[], Iterable[str]]
+
+
+def pretrained_source(spec: ModelSpec, own: type[Encoder] | None = None) -> str | None:
+    """Return the folder or hub name of a pretrained encoder and tokenizer; None if there is none.
+
+    Args:
+        spec: of the model.
+        own: the encoder of one's own that it names; only its tokenizer may be pretrained.
+    """
+    if spec.adapt is not None:
+        return spec.adapt.model
+    if own is not None:
+        return own.tokenizer
+    if spec.encoder == "small":
+        return None
+    name = spec.over if spec.encoder == "bilstm" else spec.encoder
+    if name in (None, "minilm"):
+        return str(packaged_minilm())
+    if spec.encoder in ("cnn", "lenet"):
+        raise UserError(f"model.encoder: {spec.encoder!r} reads images, but the tasks are texts")
+    if spec.encoder == "bilstm" and name in ENCODERS:
+        raise UserError(f"model.over: expected a pretrained text encoder, found {name!r}")
+    return name
+
+
+def tokenizer_for(
+    spec: ModelSpec, texts: Corpus, cache: Path | None = None, own: type[Encoder] | None = None
+) -> Tokenizer:
+    """Return the tokenizer of the pretrained encoder, or one learned from the texts and kept."""
+    name = pretrained_source(spec, own)
+    if name is not None:
+        return pretrained_tokenizer(name, spec.max_length, spec.revision)
+    form = "bytes" if spec.causal else "bpe"
+    words = f"{form}\x1f{spec.vocabulary}\x1f{texts.fingerprint}"
+    folder = cache_folder(cache, "vocabularies")
+    path = folder / blake2b(words.encode(), digest_size=16).hexdigest() / FILE
+    if not path.exists():
+        learn = Tokenizer.train_to_write if spec.causal else Tokenizer.train
+        learned = learn(texts.read(), spec.vocabulary, spec.max_length)
+        with whole_folder(path.parent, same=True) as aside:
+            learned.save(aside)
+    return Tokenizer.from_folder(path.parent, spec.max_length)
+
+
+def pretrained_tokenizer(name: str, max_length: int, revision: str | None = None) -> Tokenizer:
+    """Return the fast tokenizer of a folder or hub name."""
+    with quiet():
+        try:
+            loaded = AutoTokenizer.from_pretrained(name, revision=revision)
+        except (
+            Exception
+        ) as error:  # the tokenizers library raises a bare Exception for a damaged file
+            raise UserError(
+                f"model.encoder: found no tokenizer at {name!r}: {first_line(error)}"
+            ) from None
+    if not loaded.is_fast:
+        raise UserError(f"model.encoder: {name!r} has no fast tokenizer, expected one")
+    # A folder without one gets the empty tokenizer of its architecture.
+    if len(set(loaded.get_vocab().values()) - set(loaded.all_special_ids)) < 2:
+        raise UserError(f"model.encoder: found no tokenizer at {name!r}: its vocabulary is empty")
+    return Tokenizer(
+        loaded.backend_tokenizer, max_length, loaded.pad_token_id or 0, loaded.eos_token_id
+    )
+
+
+def save_tokenizer(
+    tokenizer: Tokenizer, spec: ModelSpec, folder: Path, own: type[Encoder] | None = None
+) -> None:
+    """Write the tokenizer's files, so that `AutoTokenizer` opens the folder."""
+    name = pretrained_source(spec, own)
+    with quiet():
+        if name is not None:
+            found = AutoTokenizer.from_pretrained(name, revision=spec.revision)
+            found.save_pretrained(folder)
+            return
+        PreTrainedTokenizerFast(
+            tokenizer_object=tokenizer.backend,
+            model_max_length=spec.max_length,
+            **(TO_WRITE if spec.causal else TO_READ),
+        ).save_pretrained(folder)

@@ -1,0 +1,92 @@
+"""Who gets the next batch: one file a policy, all behind one small ask/tell interface."""
+
+from taskmix.policies.active import ActivePrioritization
+from taskmix.policies.ado import ADO
+from taskmix.policies.aimed import Aimed
+from taskmix.policies.aioli import Aioli
+from taskmix.policies.annealed import Annealed
+from taskmix.policies.base import Draw, Outcome, Policy
+from taskmix.policies.cycle import Cycle
+from taskmix.policies.doge import DoGE
+from taskmix.policies.exp3s import Exp3S
+from taskmix.policies.fixed import Fixed
+from taskmix.policies.odm import ODM
+from taskmix.policies.progress import Progress
+from taskmix.policies.random import Random
+from taskmix.policies.scaler import QuantileScaler, Scaler
+from taskmix.policies.schedule import Schedule
+from taskmix.policies.signals import (
+    Alignment,
+    DevLosses,
+    DevScore,
+    Gain,
+    Loss,
+    Signal,
+    Skill,
+    Uncertainty,
+)
+from taskmix.policies.stratified import Stratified
+from taskmix.policies.task_size import TaskSize
+from taskmix.policies.temperature import Temperature
+from taskmix.policies.thompson import Thompson, Utility
+from taskmix.policies.told import ToldDraws
+from taskmix.policies.worth import Worth
+from taskmix.run_info import RunInfo
+
+POLICIES: tuple[type[Policy], ...] = (
+    Random,
+    Aimed,
+    Worth,
+    TaskSize,
+    Temperature,
+    Annealed,
+    Fixed,
+    Cycle,
+    Schedule,
+    Exp3S,
+    Thompson,
+    ActivePrioritization,
+    Progress,
+    ODM,
+    ADO,
+    Aioli,
+    DoGE,
+)
+
+__all__ = [
+    "ADO",
+    "ODM",
+    "POLICIES",
+    "ActivePrioritization",
+    "Aimed",
+    "Aioli",
+    "Alignment",
+    "Annealed",
+    "Cycle",
+    "DevLosses",
+    "DevScore",
+    "DoGE",
+    "Draw",
+    "Exp3S",
+    "Fixed",
+    "Gain",
+    "Loss",
+    "Outcome",
+    "Policy",
+    "Progress",
+    "QuantileScaler",
+    "Random",
+    "RunInfo",
+    "Scaler",
+    "Schedule",
+    "Signal",
+    "Skill",
+    "Stratified",
+    "TaskSize",
+    "Temperature",
+    "Thompson",
+    "ToldDraws",
+    "Uncertainty",
+    "Utility",
+    "Worth",
+]

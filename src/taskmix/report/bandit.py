@@ -1,0 +1,169 @@
+"""Figure 1 of Glover and Hokamp (2019): what each policy makes of the MTL bandit."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taskmix.bandit import CONTENDERS, BanditComparison, Environment, compare, simulate
+from taskmix.errors import UserError, unknown
+from taskmix.report.captions import Caption
+from taskmix.report.curves import Floats, thinned
+from taskmix.report.document import Plot, check_page, document, plots, table, write_page
+from taskmix.report.style import Look, looks, panels, plotly, safe
+from taskmix.rng import stream
+from taskmix.studies.counterfactual_bandit import counterfactual_curves
+
+#: Learned from runs before its own, so no policy that starts with nothing.
+COUNTERFACTUAL = "counterfactual"
+POLICIES = (*CONTENDERS, COUNTERFACTUAL)
+HEAD = ("policy", "final score", "gap closed", "above random", "above oracle")
+_CAPTION = Caption(
+    "Figure 1",
+    "The mean score over arms and environments: a line for the median seed, a band for all seeds.",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class BanditReport:
+    """What a comparison in the bandit came to.
+
+    Args:
+        comparison: the policies by the mean score over all arms.
+        notes: what the table does not show of a policy in it, one sentence each.
+    """
+
+    comparison: BanditComparison
+    notes: tuple[str, ...]
+
+
+def bandit_report(
+    out: Path,
+    policies: Sequence[str] = POLICIES,
+    *,
+    arms: int = 8,
+    steps: int = 1000,
+    environments: int = 8,
+    seeds: int = 10,
+    seed: int = 0,
+    noise: float = 0.0,
+    workers: int = 1,
+) -> BanditReport:
+    """Compare policies in the bandit and write `report.html` with the table and Figure 1 to `out`.
+
+    Args:
+        out: the folder of the report.
+        policies: names among `POLICIES`.
+        arms: tasks in an environment.
+        steps: draws in a run.
+        environments: how many to draw.
+        seeds: runs of each policy in each environment.
+        seed: everything follows from it.
+        noise: the standard deviation of what luck adds to the loss of a batch.
+        workers: processes.
+    """
+    plotly()
+    for name in policies:
+        if name not in POLICIES:
+            raise unknown("policy", name, POLICIES, "bandit")
+    sizes = {"arms": arms, "steps": steps, "environments": environments, "seeds": seeds}
+    for what, size in sizes.items():
+        if size < 1:
+            raise UserError(f"{what}: expected at least 1, found {size}")
+    if not 0 <= noise < math.inf:
+        raise UserError(f"noise: expected a number, none below 0, found {noise}")
+    check_page(out / "report.html")
+    makers = {name: CONTENDERS[name] for name in policies if name != COUNTERFACTUAL}
+    comparison = compare(makers, **sizes, seed=seed, noise=noise, workers=workers)
+    notes = []
+    if COUNTERFACTUAL in policies:
+        curves = counterfactual_curves(seed=seed, noise=noise, **sizes)
+        comparison = _joined(comparison, COUNTERFACTUAL, curves)
+        notes.append(
+            "counterfactual is learned from two runs before its own, the first of them random."
+        )
+    if "thompson" in policies:
+        notes.append(primary_note(**sizes, seed=seed, noise=noise))
+    if noise:
+        notes.append(f"Luck adds noise of standard deviation {noise:g} to every loss.")
+    lead = ". ".join([", ".join(f"{size} {what}" for what, size in sizes.items()), *notes])
+    body = [table(HEAD, rows(comparison)), *plots([Plot(_CAPTION, bandit_curves(comparison))])]
+    write_page(out / "report.html", document("The MTL bandit", lead, body))
+    return BanditReport(comparison, tuple(notes))
+
+
+def _joined(comparison: BanditComparison, name: str, curves: Floats) -> BanditComparison:
+    """Return the comparison with one more policy."""
+    return BanditComparison(
+        (*comparison.policies, name), np.concatenate([comparison.curves, curves[None]])
+    )
+
+
+def primary_note(
+    arms: int, steps: int, environments: int, seeds: int, seed: int, noise: float = 0.0
+) -> str:
+    """What Thompson sampling is for, and how it does at that: the score of its primary arm."""
+    scores = {name: np.empty((environments, seeds)) for name in ("random", "thompson")}
+    for place in range(environments):
+        environment = Environment.random(arms, steps, stream(seed, "environment", place))
+        for name, finals in scores.items():
+            for run in range(seeds):
+                rng = stream(seed, "draws", place, run)
+                policy = CONTENDERS[name](environment)
+                rollout = simulate(policy, environment, steps, rng, noise=noise)
+                finals[place, run] = rollout.scores[-1, 0]
+    own, chance = (np.median(scores[name], axis=1) for name in ("thompson", "random"))
+    return (
+        f"thompson serves one primary arm, the first, and no other: that arm ends at "
+        f"{own.mean():.4f} (random: {chance.mean():.4f}), above random in {(own > chance).sum()} "
+        f"of {environments}."
+    )
+
+
+def rows(comparison: BanditComparison) -> list[tuple[str, ...]]:
+    """Return the table under `HEAD`, best policy first."""
+    environments = comparison.curves.shape[1]
+    return [
+        (
+            line.policy,
+            f"{line.score:.4f}",
+            f"{line.closed:.2f}",
+            f"{line.over_random} of {environments}",
+            f"{line.over_oracle} of {environments}",
+        )
+        for line in comparison.standings()
+    ]
+
+
+def bandit_curves(comparison: BanditComparison) -> Any:
+    """Figure 1 as a plotly figure: a line for the median seed, a band for all seeds."""
+    figure = panels()
+    names = [line.policy for line in comparison.standings()]
+    for name, look in looks(names).items():
+        of_seeds = comparison.curves[comparison.policies.index(name)].mean(axis=0)
+        figure.add_traces(_band(name, look, of_seeds))
+    figure.update_xaxes(title_text="step")
+    figure.update_yaxes(title_text="mean score", rangemode="tozero")
+    figure.update_layout(height=520)
+    return figure
+
+
+def _band(name: str, look: Look, scores: Floats) -> list[Any]:
+    go, _ = plotly()
+    places = thinned(scores.shape[1], most=250)
+    shown = scores[:, places]
+    common = {"x": places + 1, "legendgroup": name, "mode": "lines"}
+    edge = {"line": {"width": 0}, "showlegend": False, "hoverinfo": "skip", **common}
+    return [
+        go.Scatter(y=shown.min(axis=0), **edge),
+        go.Scatter(y=shown.max(axis=0), fill="tonexty", fillcolor=look.faint(0.2), **edge),
+        go.Scatter(
+            y=np.median(shown, axis=0),
+            name=safe(name),
+            line={"color": look.colour, "dash": look.dash, "width": 2.5},
+            **common,
+        ),
+    ]

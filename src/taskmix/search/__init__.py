@@ -1,0 +1,23 @@
+"""Mixing ratios: the search whose every sample is a whole run."""
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from taskmix.errors import UserError
+from taskmix.search.ratios import RatioSpace, reduced
+
+if TYPE_CHECKING:
+    from taskmix.search.sampler import GPHedgeSampler
+
+__all__ = ["GPHedgeSampler", "RatioSpace", "reduced"]
+
+
+def __getattr__(name: str) -> Any:
+    """The sampler loads Optuna when it is first asked for; it needs the extra `search`."""
+    if name != "GPHedgeSampler":
+        raise AttributeError(f"module 'taskmix.search' has no attribute {name!r}")
+    if any(find_spec(library) is None for library in ("optuna", "botorch")):
+        raise UserError("GPHedgeSampler needs optuna and botorch; pip install 'taskmix[search]'.")
+    from taskmix.search.sampler import GPHedgeSampler
+
+    return GPHedgeSampler

@@ -1,0 +1,194 @@
+"""What a task-conditioned model made of its tasks: the analysis of Pilault et al. (2021)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskmix.errors import UserError
+from taskmix.tasks.difficulty import Difficulty, task_difficulty
+from taskmix.training.folder import finished
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from taskmix.models.conditional import ParameterCount
+    from taskmix.models.conditioned import ConditionedTextEncoder
+    from taskmix.training.inference import TrainedRun
+
+EXAMPLES = 500
+"""Dev examples of each task that its covariance is computed from, at most."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What there is to say about the tasks of a finished run.
+
+    Args:
+        scores: by task, its dev score.
+        single: by task, its score in a run of that task alone; empty where there are none.
+        difficulty: by task, how difficult its data are; None where it does not choose a class.
+        before: covariance similarity between tasks of what the embeddings give, shape
+            `(tasks, tasks)`; None for a plain model.
+        after: the same behind the conditional alignment.
+        parameters: of the encoder and what conditions it; None for a plain model.
+        heads: by task, the parameters of its head.
+    """
+
+    scores: Mapping[str, float]
+    single: Mapping[str, float]
+    difficulty: Mapping[str, Difficulty | None]
+    before: Floats | None
+    after: Floats | None
+    parameters: "ParameterCount | None"
+    heads: Mapping[str, int]
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks, in order."""
+        return list(self.scores)
+
+    @property
+    def sigma(self) -> float:
+        """The standard deviation of the scores across tasks: Task σ of Table 1."""
+        return task_sigma(self.scores)
+
+    @property
+    def reached(self) -> list[str]:
+        """The tasks at or above their single-task score: a column of Table 4."""
+        return at_or_above(self.scores, self.single)
+
+
+def task_sigma(scores: Mapping[str, float]) -> float:
+    """Return the standard deviation of scores across tasks, those of the run being all there are.
+
+    >>> task_sigma({"cola": 0.5, "rte": 0.7})
+    0.09999...
+    """
+    return float(np.std(list(scores.values())))
+
+
+def at_or_above(scores: Mapping[str, float], single: Mapping[str, float]) -> list[str]:
+    """Return the tasks whose score is at or above that of training on the task alone.
+
+    >>> at_or_above({"cola": 0.5, "rte": 0.7, "qqp": 0.9}, {"cola": 0.6, "rte": 0.7})
+    ['rte']
+    """
+    return [task for task, score in scores.items() if task in single and score >= single[task]]
+
+
+def analyse(
+    folder: Path | str,
+    single: Sequence[Path | str] = (),
+    *,
+    data: str | None = None,
+    examples: int = EXAMPLES,
+    cache: Path | None = None,
+) -> Analysis:
+    """Analyse a finished run.
+
+    Args:
+        folder: the run folder.
+        single: folders of finished runs of one task each, to compare with.
+        data: where the tasks' files are now, if they have moved.
+        examples: dev examples of each task that its covariance is computed from, at most.
+        cache: the folder for what is computed once.
+    """
+    from taskmix.models.conditional import count_parameters
+    from taskmix.models.conditioned import ConditionedTextEncoder
+    from taskmix.models.multitask import MultiTaskModel, key
+    from taskmix.training.inference import load_run
+
+    trained = load_run(folder, data=data)
+    model = trained.model
+    if not isinstance(model, MultiTaskModel):
+        raise UserError(f"{folder}: expected a model of taskmix's own, found one made in Python")
+    heads = {
+        task: sum(p.numel() for p in model.heads[key(task)].parameters()) for task in trained.tasks
+    }
+    before = after = parameters = None
+    if isinstance(model.encoder, ConditionedTextEncoder):
+        before, after = alignment_similarities(trained, model.encoder, examples, cache)
+        parameters = count_parameters(model.encoder.model)
+    return Analysis(
+        {name: found.score for name, found in trained.result.tasks.items()},
+        single_scores(single, list(trained.tasks)),
+        {name: task_difficulty(task) for name, task in trained.tasks.items()},
+        before,
+        after,
+        parameters,
+        heads,
+    )
+
+
+def single_scores(folders: Sequence[Path | str], tasks: Sequence[str]) -> dict[str, float]:
+    """Return by task its score in the run of that task alone, of the folders' runs."""
+    found = {}
+    for folder in folders:
+        scores = finished(Path(folder)).tasks
+        if len(scores) != 1:
+            raise UserError(
+                f"{folder}: expected a run of one task alone, found {', '.join(scores)}"
+            )
+        [(task, score)] = scores.items()
+        if task in tasks:
+            found[task] = score.score
+    return found
+
+
+def alignment_similarities(
+    trained: "TrainedRun",
+    encoder: "ConditionedTextEncoder",
+    examples: int = EXAMPLES,
+    cache: Path | None = None,
+) -> tuple[Floats, Floats]:
+    """Return the covariance similarities of tasks before and after the conditional alignment.
+
+    Equation 7; Figure 6 of the paper. A task's inputs are the mean vectors of its dev sequences.
+
+    Args:
+        trained: the run.
+        encoder: of its model.
+        examples: dev examples of each task, at most.
+        cache: the folder for what is computed once.
+    """
+    from taskmix.models.conditional import covariance_similarities
+
+    pairs = [_entering(trained, encoder, task, examples, cache) for task in trained.tasks]
+    before, after = (
+        covariance_similarities([pair[side] for pair in pairs]).numpy() for side in (0, 1)
+    )
+    return before, after
+
+
+def _entering(
+    trained: "TrainedRun",
+    encoder: "ConditionedTextEncoder",
+    task: str,
+    examples: int,
+    cache: Path | None,
+) -> tuple["Tensor", "Tensor"]:
+    """Return the mean vectors of a task's dev sequences before and after the alignment."""
+    import torch
+
+    from taskmix.models.exported import pool
+    from taskmix.tasks.encoding import SEGMENTS
+    from taskmix.training.loading import dev_batches
+    from taskmix.training.prepare import read_split
+
+    split = read_split(trained.task(task), "dev", trained.tokenizer, cache).at_most(examples)
+    place = encoder.model.task_embeddings.index(task)
+    device = next(encoder.parameters()).device
+    sides: tuple[list[Tensor], list[Tensor]] = ([], [])
+    for batch in dev_batches(task, split.items, 64, device):
+        ids, mask = batch.inputs["input_ids"], batch.inputs["attention_mask"]
+        task_ids = torch.full((len(ids),), place, device=device)
+        found = encoder.model.entering(ids, task_ids, batch.inputs.get(SEGMENTS))
+        for side, tokens in zip(sides, found, strict=True):
+            side.append(pool(tokens, mask, None, "mean").cpu())
+    return torch.cat(sides[0]), torch.cat(sides[1])

@@ -1,0 +1,137 @@
+"""Where studies live: an SQLite file, or a PostgreSQL server that several machines share."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from taskmix.errors import UserError
+from taskmix.studies.locks import FileLocks, Locks, PostgresLocks
+
+if TYPE_CHECKING:
+    from optuna.storages import RDBStorage
+    from sqlalchemy import URL
+
+FILE = "study.db"
+"""The SQLite file of a study that names no storage."""
+_PATIENCE = 60
+"""Seconds that a worker waits for another one's transaction."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """An open storage; leaving its context closes it.
+
+    Args:
+        trials: Optuna's part of it.
+        locks: who is at work on what.
+    """
+
+    trials: "RDBStorage"
+    locks: Locks
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.trials.remove_session()
+        self.trials.engine.dispose()
+
+
+def default_url(folder: Path) -> str:
+    """Return the URL of the SQLite file in a study's folder."""
+    return f"sqlite:///{folder.resolve() / FILE}"
+
+
+def open_storage(url: str) -> Storage:
+    """Open a storage, or raise one sentence about why it cannot be used.
+
+    Args:
+        url: as SQLAlchemy writes it: `sqlite:///PATH` or `postgresql://USER@HOST/DATABASE`.
+    """
+    _check_installed()
+    parsed = _parsed(url)
+    shown = parsed.render_as_string(hide_password=True)
+    with _one_sentence(shown):
+        if parsed.get_backend_name() == "sqlite":
+            return _sqlite(parsed, shown)
+        return _postgres(parsed)
+
+
+def _sqlite(url: "URL", shown: str) -> Storage:
+    from optuna.storages import RDBStorage
+
+    if not url.database or url.database == ":memory:":
+        raise UserError(f"storage {shown}: expected the path of a file, found none")
+    file = Path(url.database)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    locks = FileLocks(file.with_name(f"{file.name}.locks"))
+    with locks.wait("tables"):
+        trials = RDBStorage(str(url), engine_kwargs={"connect_args": {"timeout": _PATIENCE}})
+    return Storage(trials, locks)
+
+
+def _postgres(url: "URL") -> Storage:
+    from optuna.storages import RDBStorage
+
+    # Psycopg 3, whichever driver SQLAlchemy would take by default.
+    url = url.set(drivername="postgresql+psycopg")
+    locks = PostgresLocks(url)
+    with locks.wait("taskmix tables"):  # two workers that make the same table at once collide
+        # A connection that was idle during a long run may be gone.
+        trials = RDBStorage(
+            url.render_as_string(hide_password=False), engine_kwargs={"pool_pre_ping": True}
+        )
+    return Storage(trials, locks)
+
+
+def _parsed(url: str) -> "URL":
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        parsed = None
+    if parsed is None or parsed.get_backend_name() not in ("sqlite", "postgresql"):
+        # What cannot be read may hold a password.
+        found = "another" if parsed is None else f"{parsed.get_backend_name()!r}"
+        raise UserError(
+            f"storage: expected a URL that begins with sqlite:/// or postgresql://, found {found}"
+        )
+    return parsed
+
+
+@contextmanager
+def _one_sentence(shown: str) -> Iterator[None]:
+    """Say what a database or Optuna has against a URL in one sentence."""
+    from optuna.exceptions import StorageInternalError
+    from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+    try:
+        yield
+    except ImportError:
+        raise UserError(f"storage {shown}: needs psycopg; pip install 'taskmix[postgres]'") from None
+    except RuntimeError as error:  # Optuna's word for another version of its tables
+        raise UserError(f"storage {shown}: {_first(error)}") from None
+    except (SQLAlchemyError, StorageInternalError) as error:
+        cause = error.__cause__ if isinstance(error, StorageInternalError) else error
+        why = cause.orig if isinstance(cause, DBAPIError) else cause
+        raise UserError(
+            f"storage {shown}: expected a database with Optuna's tables or room for them,"
+            f" found: {_first(why)}"
+        ) from None
+
+
+def _first(error: object) -> str:
+    return " ".join(str(error).split("\n")[0].split())
+
+
+def _check_installed() -> None:
+    from importlib.util import find_spec
+
+    if any(find_spec(library) is None for library in ("optuna", "botorch")):
+        raise UserError(
+            "storage: a study with several workers needs optuna; pip install 'taskmix[search]'"
+        )

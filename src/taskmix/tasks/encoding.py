@@ -1,0 +1,358 @@
+"""Encoded splits: rows as columns on disk, memory-mapped, kept by content and tokenizer."""
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskmix.errors import UserError
+from taskmix.files import whole_folder
+from taskmix.tasks.cache import cache_folder
+from taskmix.tasks.kinds.base import Array, Columns, Kind
+from taskmix.tasks.rows import Row, Source
+from taskmix.tasks.tokenizer import Tokenizer
+
+FORMAT = 4
+CHUNK = 2048
+IDS, MASK, SEGMENTS = "input_ids", "attention_mask", "token_type_ids"
+SECOND = "second_text"
+"""The input that is 1 at the tokens of a sequence's second text."""
+ITEM = "item"
+"""The column that says which item of the batch each sequence is of."""
+FLAGS = ("cut", "lost")
+"""Dense columns that say of each item whether its row was cut, or its answer lost."""
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """The items of one split as columns; reading a batch touches only its own rows.
+
+    Args:
+        items: how many items there are.
+        rows: how many rows they come from.
+        skipped: by documented rule, how many records the source passed over.
+        dense: by name, arrays whose first axis is the items.
+        per_sequence: by name, arrays whose first axis is the sequences.
+        ragged: by name, the values of all sequences end to end; `offsets` cuts them.
+        offsets: where each sequence starts, shape `(sequences + 1,)`.
+        sequences: where each item's sequences start, shape `(items + 1,)`; None if it has one.
+        pads: by ragged column, what fills a short row.
+        held: the columns that stay out of batches.
+        targets: columns that only the task's head and loss read; the rest is for the encoder.
+        cut: how many rows the tokenizer cut at its longest sequence.
+        lost: how many rows have an answer that no window holds (span).
+        segments: whether the second text of a pair has a token type of its own.
+    """
+
+    items: int
+    rows: int
+    skipped: dict[str, int]
+    dense: dict[str, Array]
+    per_sequence: dict[str, Array]
+    ragged: dict[str, Array]
+    offsets: NDArray[np.int64]
+    sequences: NDArray[np.int64] | None
+    pads: dict[str, int]
+    held: frozenset[str]
+    targets: frozenset[str] = frozenset({"labels", ITEM})
+    cut: int = 0
+    lost: int = 0
+    segments: bool = False
+
+    def __len__(self) -> int:
+        return self.items
+
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each item, shape `(items,)`; ones where there is no text."""
+        if IDS not in self.ragged:
+            return np.ones(self.items, dtype=np.int64)
+        bounds = self.offsets if self.sequences is None else self.offsets[self.sequences]
+        return np.diff(bounds)
+
+    def batch(self, items: NDArray[np.int64]) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Return what the encoder reads of these items, and their targets.
+
+        Ragged columns are padded to the longest row among the items.
+        """
+        columns = {
+            name: column[items] for name, column in self.dense.items() if name not in self.held
+        }
+        if self.ragged:
+            columns |= self._sequences(items)
+        inputs = {name: column for name, column in columns.items() if name not in self.targets}
+        return inputs, {name: columns[name] for name in columns if name in self.targets}
+
+    def _sequences(self, items: NDArray[np.int64]) -> dict[str, Array]:
+        """Return the columns of the sequences of these items."""
+        columns = {}
+        which, counts = self.sequences_of(items)
+        if self.sequences is not None:
+            columns[ITEM] = np.repeat(np.arange(len(items)), counts)
+        starts, ends = self.offsets[which], self.offsets[which + 1]
+        longest = int((ends - starts).max())
+        for name, values in self.ragged.items():
+            if name not in self.held:
+                columns[name] = _padded(values, starts, ends, longest, self.pads.get(name, 0))
+        positions = np.arange(longest)
+        columns[MASK] = (positions < (ends - starts)[:, None]).astype(np.int64)
+        for name, column in self.per_sequence.items():
+            columns[name] = column[which]
+        if "second" in columns:
+            second = columns.pop("second").astype(np.int64)[:, None]
+            columns[SECOND] = ((positions >= second) & (second > 0)) * columns[MASK]
+            if self.segments:
+                columns[SEGMENTS] = columns[SECOND]
+        return columns
+
+    def take(self, items: NDArray[np.int64]) -> "Encoded":
+        """Return these items alone, in this order, as a split of their own."""
+        dense = {name: column[items] for name, column in self.dense.items()}
+        if "row" in dense:
+            dense["row"] = numbered(dense["row"])
+        part = replace(
+            self,
+            items=len(items),
+            rows=len(np.unique(dense["row"])) if "row" in dense else len(items),
+            dense=dense,
+            cut=_flagged(dense, "cut"),
+            lost=_flagged(dense, "lost"),
+        )
+        if not self.ragged:
+            return part
+        which, counts = self.sequences_of(items)
+        starts, ends = self.offsets[which], self.offsets[which + 1]
+        tokens = _spread(starts, ends)
+        return replace(
+            part,
+            per_sequence={name: column[which] for name, column in self.per_sequence.items()},
+            ragged={name: values[tokens] for name, values in self.ragged.items()},
+            offsets=_bounds(np.cumsum(ends - starts)),
+            sequences=None if self.sequences is None else _bounds(np.cumsum(counts)),
+        )
+
+    def sequences_of(self, items: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the sequences of these items, one after the other, and how many each item has."""
+        if self.sequences is None:
+            return items, np.ones_like(items)
+        first, last = self.sequences[items], self.sequences[items + 1]
+        return _spread(first, last), last - first
+
+
+def numbered(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the number of each key, from 0 in the order in which they first appear.
+
+    >>> numbered(np.array([7, 7, 3, 9, 3])).tolist()
+    [0, 0, 1, 2, 1]
+    """
+    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+    numbers = np.empty(len(first), dtype=np.int64)
+    numbers[np.argsort(first)] = np.arange(len(first))
+    return numbers[which]
+
+
+def _flagged(dense: Mapping[str, Array], name: str) -> int:
+    """Return how many rows have an item whose flag of this name is set."""
+    if name not in dense:
+        return 0
+    flags = np.asarray(dense[name], dtype=np.bool_)
+    return len(np.unique(dense["row"][flags])) if "row" in dense else int(flags.sum())
+
+
+def _spread(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return all positions of the pieces `[start, end)`, one piece after the other."""
+    lengths = ends - starts
+    before = np.cumsum(lengths) - lengths
+    shifts: NDArray[np.int64] = np.repeat(starts - before, lengths)
+    return np.arange(len(shifts), dtype=np.int64) + shifts
+
+
+def _padded(
+    values: Array, starts: NDArray[np.int64], ends: NDArray[np.int64], longest: int, pad: int
+) -> Array:
+    """Rows of one length; whole numbers become indices."""
+    dtype = np.int64 if np.issubdtype(values.dtype, np.integer) else values.dtype
+    rows = np.full((len(starts), longest, *values.shape[1:]), pad, dtype=dtype)
+    for row, start, end in zip(rows, starts.tolist(), ends.tolist(), strict=True):
+        row[: end - start] = values[start:end]
+    return rows
+
+
+def encode(
+    kind: Kind,
+    source: Source,
+    tokenizer: Tokenizer | None,
+    cache: Path | None = None,
+    on_rows: Callable[[int], None] | None = None,
+) -> Encoded:
+    """Return the encoded split: from the cache, or read, encoded and put there.
+
+    Args:
+        kind: how rows become columns.
+        source: where the rows come from.
+        tokenizer: how texts become ids; None for images.
+        cache: the folder of encoded splits; `default_cache()` if None.
+        on_rows: is told how many rows have been encoded so far.
+    """
+    folder = cache_folder(cache, "encoded") / _key(kind, source, tokenizer)
+    if not (folder / "meta.json").exists():
+        _build(folder, kind, source, tokenizer, on_rows)
+    try:
+        encoded = load(folder, kind)
+    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+        raise UserError(
+            f"{folder}: expected an encoded split, found a damaged one ({error}); delete it"
+        ) from None
+    for rule, count in encoded.skipped.items():
+        log.warning("%s: skipped %d records: %s", source.where, count, rule)
+    return encoded
+
+
+def _key(kind: Kind, source: Source, tokenizer: Tokenizer | None) -> str:
+    parts = [
+        str(FORMAT),
+        source.fingerprint(),
+        json.dumps(kind.columns_spec(), sort_keys=True) + kind.version(),
+        tokenizer.fingerprint() if tokenizer else "",
+    ]
+    return blake2b("\x1f".join(parts).encode(), digest_size=16).hexdigest()
+
+
+def _build(
+    folder: Path,
+    kind: Kind,
+    source: Source,
+    tokenizer: Tokenizer | None,
+    on_rows: Callable[[int], None] | None,
+) -> None:
+    with whole_folder(folder, same=True) as aside, _Writer(aside, tokenizer) as writer:
+        for rows in _chunks(source.rows()):
+            writer.append(kind.encode(rows, tokenizer, source.where), len(rows))
+            if on_rows:
+                on_rows(writer.rows)
+        if not writer.rows:
+            raise UserError(f"{source.where}: expected at least one row, found none")
+        writer.finish(source.skips())
+
+
+def _chunks(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    while chunk := list(islice(rows, CHUNK)):
+        yield chunk
+
+
+class _Writer:
+    """Appends chunks of columns to one file each."""
+
+    def __init__(self, folder: Path, tokenizer: Tokenizer | None) -> None:
+        self._folder = folder
+        self._small = tokenizer is not None and tokenizer.vocabulary <= 1 << 16
+        self._pad = tokenizer.pad_id if tokenizer else 0
+        self._segments = tokenizer is not None and tokenizer.segments
+        self._files: dict[str, BinaryIO] = {}
+        self._meta: dict[str, dict[str, Any]] = {}
+        self._names: set[str] = set()
+        self._flags = dict.fromkeys(FLAGS, 0)
+        self.rows = 0
+        self._items = 0
+        self._tokens = 0
+        self._sequence_count = 0
+
+    def append(self, columns: Columns, rows: int) -> None:
+        names = {*columns.dense, *columns.ragged, *columns.per_sequence}
+        if self.rows and names != self._names:
+            raise ValueError(f"expected the columns {self._names} in every chunk, found {names}")
+        self._names = names
+        dense = dict(columns.dense)
+        if columns.items is not None:
+            dense["row"] = np.repeat(np.arange(self.rows, self.rows + rows), columns.items)
+        for name, array in dense.items():
+            self._put("dense", name, array)
+        for name in FLAGS:
+            self._flags[name] += _flagged(dense, name)
+        self._items += rows if columns.items is None else sum(columns.items)
+        self.rows += rows
+        if not columns.ragged:
+            return
+        if columns.sequences is not None:
+            ends = self._sequence_count + np.cumsum(columns.sequences)
+            self._put("sequences", "sequences", ends.astype(np.int64))
+        for name, arrays in columns.ragged.items():
+            self._put("ragged", name, np.concatenate(arrays).astype(self._type(name, arrays[0])))
+        for name, array in columns.per_sequence.items():
+            self._put("per_sequence", name, array)
+        lengths = np.array([len(array) for array in columns.ragged[IDS]], dtype=np.int64)
+        self._put("offsets", "offsets", self._tokens + np.cumsum(lengths))
+        self._tokens += int(lengths.sum())
+        self._sequence_count += len(lengths)
+
+    def _type(self, name: str, array: Array) -> np.dtype[Any]:
+        if name == IDS:
+            return np.dtype(np.uint16 if self._small else np.int32)
+        return array.dtype
+
+    def _put(self, role: str, name: str, array: Array) -> None:
+        if name not in self._files:
+            self._files[name] = (self._folder / f"{name}.bin").open("wb")
+            self._meta[name] = {
+                "role": role,
+                "dtype": array.dtype.str,
+                "shape": list(array.shape[1:]),
+            }
+        self._files[name].write(np.ascontiguousarray(array).tobytes())
+
+    def finish(self, skipped: Mapping[str, int]) -> None:
+        meta = {
+            "items": self._items,
+            "rows": self.rows,
+            "skipped": dict(skipped),
+            "pad": self._pad,
+            "segments": self._segments,
+            **self._flags,
+            "columns": self._meta,
+        }
+        (self._folder / "meta.json").write_text(json.dumps(meta))
+
+    def __enter__(self) -> "_Writer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files.values():
+            file.close()
+
+
+def load(folder: Path, kind: Kind) -> Encoded:
+    """Return an encoded split from its folder, memory-mapped."""
+    meta = json.loads((folder / "meta.json").read_text())
+    roles: dict[str, dict[str, Array]] = {
+        role: {} for role in ("dense", "per_sequence", "ragged", "offsets", "sequences")
+    }
+    for name, about in meta["columns"].items():
+        flat = np.memmap(folder / f"{name}.bin", dtype=about["dtype"], mode="r")
+        roles[about["role"]][name] = flat.reshape(-1, *about["shape"])
+    return Encoded(
+        items=meta["items"],
+        rows=meta["rows"],
+        skipped=meta["skipped"],
+        dense=roles["dense"],
+        per_sequence=roles["per_sequence"],
+        ragged=roles["ragged"],
+        offsets=_bounds(roles["offsets"].get("offsets")),
+        sequences=_bounds(roles["sequences"]["sequences"]) if roles["sequences"] else None,
+        pads={IDS: meta["pad"], **kind.pads},
+        held=kind.held | frozenset(FLAGS),
+        targets=kind.targets | {ITEM},
+        cut=meta["cut"],
+        lost=meta["lost"],
+        segments=meta["segments"],
+    )
+
+
+def _bounds(ends: Array | None) -> NDArray[np.int64]:
+    return np.concatenate([[0], ends if ends is not None else []]).astype(np.int64)

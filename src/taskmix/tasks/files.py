@@ -1,0 +1,182 @@
+"""A user's own files as a task, by naming columns."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Union
+
+from taskmix.errors import UserError, unknown
+from taskmix.tasks.column_map import ColumnMap
+from taskmix.tasks.columns import Table, assemble
+from taskmix.tasks.hub import HubTable, saved_split
+from taskmix.tasks.kinds import Kind
+from taskmix.tasks.readers import Conll, Csv, Jsonl, Mrqa, Parquet, Reader, Squad, Tsv
+from taskmix.tasks.readers.record import brief
+from taskmix.tasks.shapes import Shape
+from taskmix.tasks.sources import FileSource, LateSource
+from taskmix.tasks.task import Task
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+FORMATS: dict[str, Reader] = {
+    "csv": Csv(),
+    "tsv": Tsv(),
+    "jsonl": Jsonl(),
+    "parquet": Parquet(),
+    "conll": Conll(),
+    "squad": Squad(),
+    "mrqa": Mrqa(),
+}
+SUFFIXES = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".conll": "conll",
+}
+
+Where = Union[str, Path, "Dataset"]
+
+
+@dataclass(frozen=True)
+class FileTable:
+    """A file of a user's own."""
+
+    path: Path
+    reader: Reader
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of its columns, by its first record."""
+        first = next(self.reader.records(self.path), None)
+        return tuple(first.columns or first.values) if first else ()
+
+    def label_names(self, column: str) -> None:
+        """A file does not say what its labels are called."""
+
+    def source(self, shape: Shape) -> FileSource:
+        """Its rows in a shape."""
+        return FileSource(self.path, self.reader, shape)
+
+
+def from_files(
+    name: str,
+    *,
+    train: Where,
+    text: str = "",
+    label: str = "",
+    dev: Where | None = None,
+    test: Where | None = None,
+    kind: str | type[Kind] | Kind = "classify",
+    pair: str | None = None,
+    choices: Iterable[str] = (),
+    separator: str | None = None,
+    id: str | None = None,  # noqa: A002 (the word that a run file uses)
+    prompt: str = "",
+    answer: str = "",
+    labels: Iterable[str | int] | None = None,
+    format: str | None = None,  # noqa: A002 (the word that a run file uses)
+    metrics: Iterable[str] | None = None,
+    base: Path | None = None,
+) -> Task:
+    r"""Return a task from files of one's own.
+
+    Args:
+        name: how run files, journals and tables call it.
+        train: the training split: a CSV, TSV, JSONL, Parquet or CoNLL file, gzipped or plain, or a
+            data set of the `datasets` library, as an object or as the folder it was saved to.
+        text: column of the text; of the list of words (tag); of the question (span). Every kind but
+            generate needs it, and `label`.
+        label: column of the class, number, classes (multilabel), tags (tag), answers (span) or
+            position of the right choice (choose).
+        dev: the split that scores are measured on; a training needs one.
+        test: a split to predict; it may do without the label's column.
+        kind: the kind of task: a name, a class of one's own, or the trained kind itself, with which
+            a file is looked for when it is read.
+        pair: column of the second text; of the context (span).
+        choices: columns of the choices, or the one that holds a list of them (choose).
+        separator: what stands between the classes of a text that holds several (multilabel); None
+            finds it in the file.
+        id: column by which predictions name a row.
+        prompt: column of what is given (generate); without it, `text` is learned as a whole.
+        answer: column of what is to be said after the prompt (generate).
+        labels: the classes in order; None takes those of the training split.
+        format: the files' format, where their names do not say it.
+        metrics: names of the metrics; None takes the kind's own.
+        base: what relative paths are relative to; None takes the working directory.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "mine.csv")
+    ...     _ = path.write_text("sentence,y\nso good,+\nso bad,-\n")
+    ...     task = from_files("mine", train=path, dev=path, text="sentence", label="y")
+    >>> task.kind.labels
+    ('+', '-')
+    """
+    places = {"train": train, "dev": dev, "test": test}
+    if train is None:
+        raise UserError(f"task {name}: train: expected a file or a data set, found none.")
+    tables = {
+        split: _table(name, place, format, base or Path(), late=isinstance(kind, Kind))
+        for split, place in places.items()
+        if place is not None
+    }
+    columns = ColumnMap(text, label, pair, tuple(choices), separator, id, prompt, answer)
+    return assemble(name, kind, columns, tables, labels, metrics)
+
+
+def _table(name: str, place: Where, format_name: str | None, base: Path, late: bool) -> Table:
+    if hasattr(place, "column_names"):
+        return HubTable(place, f"task {name}")
+    if not isinstance(place, (str, Path)):
+        raise UserError(f"task {name}: expected a file or a data set, found {brief(place)}.")
+    path = base / place
+    if path.is_dir():
+        return HubTable(saved_split(path), str(path))
+    if not path.exists() and not late:
+        raise UserError(f"task {name}: {path}: no such file.")
+    if not path.exists() and format_name is None and _suffix(path) not in SUFFIXES:
+        return FileTable(path, Jsonl())  # nothing says its format; whoever reads it learns why
+    return FileTable(path, _reader(path, format_name, f"task {name}", "format:"))
+
+
+def _reader(path: Path, format_name: str | None, where: str, option: str) -> Reader:
+    """Return the reader of a format, which `option` can name, or the file's own name."""
+    chosen = format_name or SUFFIXES.get(_suffix(path))
+    if chosen is None:
+        raise UserError(
+            f"{where}: {path}: its name does not say its format; give {option} one of "
+            f"{', '.join(FORMATS)}."
+        )
+    if chosen not in FORMATS:
+        raise unknown("format", chosen, FORMATS, where)
+    return FORMATS[chosen]
+
+
+def _suffix(path: Path) -> str:
+    suffixes = [suffix for suffix in path.suffixes if suffix != ".gz"]
+    return suffixes[-1].lower() if suffixes else ""
+
+
+def inputs(task: Task, path: Path, format: str | None = None) -> FileSource:  # noqa: A002
+    """Return a file of rows to predict, with the columns of the task's own files and no labels.
+
+    Args:
+        task: what is to be predicted.
+        path: the file; its name says its format, if it ends as one of the task's own files does or
+            as one of that format usually does.
+        format: the format, where it does not.
+    """
+    shape = getattr(next(iter(task.splits.values())), "shape", None)
+    if shape is None:
+        raise UserError(f"task {task.name}: is not made from tables, so no file can be predicted.")
+    if not path.exists():
+        raise UserError(f"{path}: no such file.")
+    for source in task.splits.values() if format is None else ():
+        read = source.reader if isinstance(source, (FileSource, LateSource)) else None
+        if read is not None and _suffix(Path(source.where)) == _suffix(path):
+            own = getattr(source, "shape", None) or shape
+            return FileSource(path, read, own.without_labels())
+    reader = _reader(path, format, f"task {task.name}", "--input-format, in Python format=,")
+    return FileSource(path, reader, shape.without_labels())

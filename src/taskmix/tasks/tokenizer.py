@@ -1,0 +1,263 @@
+"""Texts to token ids, through the `tokenizers` library."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Encoding, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer as Backend
+
+from taskmix.errors import UserError
+
+Ids = NDArray[np.int64]
+PAD, START, END = "<|pad|>", "<|start|>", "<|end|>"
+"""The special tokens of a tokenizer that is learned for a model that writes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """A question with a window of its context.
+
+    Args:
+        ids: the whole sequence, shape `(tokens,)`.
+        first: place of the context's first token in `ids`.
+        chars: where each token of the window stands in the context, shape `(window, 2)`.
+        cut: whether the question is not whole.
+    """
+
+    ids: Ids
+    first: int
+    chars: NDArray[np.int32]
+    cut: bool = False
+
+
+class Tokenizer:
+    """A fast tokenizer that cuts at `max_length`.
+
+    Args:
+        backend: the tokenizer proper, with its special tokens set up.
+        max_length: the longest sequence it gives, special tokens included.
+        pad_id: the id that fills short rows.
+        end: the id that ends a text that a model goes on with; None if there is none.
+    """
+
+    def __init__(
+        self, backend: Backend, max_length: int, pad_id: int = 0, end: int | None = None
+    ) -> None:
+        if max_length < 8:
+            raise UserError(f"max_length: expected at least 8, found {max_length}")
+        # A private copy: truncation is a setting of the backend, and callers differ in it.
+        self.backend = Backend.from_str(backend.to_str())
+        self.backend.no_padding()
+        self.backend.enable_truncation(max_length, strategy="longest_first")
+        self.max_length = max_length
+        self.pad_id = pad_id
+        self.end = end
+
+    @classmethod
+    def from_folder(cls, folder: Path, max_length: int) -> Self:
+        """Return the tokenizer saved in a model folder."""
+        path = folder / "tokenizer.json"
+        if not path.exists():
+            raise UserError(f"{folder}: expected a tokenizer.json, found none")
+        backend = Backend.from_file(str(path))
+        return cls(backend, max_length, _pad_id(backend, folder), backend.token_to_id(END))
+
+    @classmethod
+    def train(cls, texts: Iterable[str], vocabulary: int, max_length: int) -> Self:
+        """Return a lower-case tokenizer learned from these texts: the same texts, the same tokens.
+
+        Byte-pair encoding of words, each with a mark in front. (The library's WordPiece trainer
+        numbers its pieces in the order of a hash map, and so learns something else each time.)
+        """
+        backend = Backend(models.BPE(unk_token="[UNK]"))
+        backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+        mark = pre_tokenizers.Metaspace(prepend_scheme="always", split=False)
+        backend.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.BertPreTokenizer(), mark])
+        backend.decoder = decoders.Metaspace()
+        special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+        trainer = trainers.BpeTrainer(
+            vocab_size=vocabulary, special_tokens=special, show_progress=False
+        )
+        backend.train_from_iterator(texts, trainer)
+        backend.post_processor = processors.TemplateProcessing(
+            single="[CLS] $A [SEP]",
+            pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+            special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+        )
+        return cls(backend, max_length, pad_id=0)
+
+    @classmethod
+    def train_to_write(cls, texts: Iterable[str], vocabulary: int, max_length: int) -> Self:
+        """Return a tokenizer for a model that writes: every text can be read back from its tokens.
+
+        Byte-pair encoding of bytes. A token stands before each text, and one ends it.
+        """
+        backend = Backend(models.BPE())
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        backend.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=vocabulary,
+            special_tokens=[PAD, START, END],
+            initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+            show_progress=False,
+        )
+        backend.train_from_iterator(texts, trainer)
+        backend.post_processor = processors.TemplateProcessing(
+            single=f"{START} $A", pair=f"{START} $A $B", special_tokens=[(START, 1)]
+        )
+        return cls(backend, max_length, pad_id=0, end=2)
+
+    @property
+    def vocabulary(self) -> int:
+        """How many token ids there are."""
+        return int(self.backend.get_vocab_size(with_added_tokens=True))
+
+    def fingerprint(self) -> str:
+        """Return what names what the tokenizer does to a text; found once."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        end = "" if self.end is None else f"\x1f{self.end}"
+        return blake2b((self.backend.to_str() + end).encode(), digest_size=16).hexdigest()
+
+    def encode(
+        self, texts: Sequence[str], pairs: Sequence[str | None], *, offsets: bool = False
+    ) -> list[Encoding]:
+        """Texts, each with its pair if it has one; character offsets only where asked for."""
+        inputs: list[Any] = [
+            text if pair is None else (text, pair) for text, pair in zip(texts, pairs, strict=True)
+        ]
+        if offsets:
+            return self.backend.encode_batch(inputs)
+        return self.backend.encode_batch_fast(inputs)
+
+    def continued(
+        self, prompts: Sequence[str], answers: Sequence[str]
+    ) -> "tuple[list[Ids], list[Ids]]":
+        """Return the tokens of prompts, and those of what follows each, without special tokens.
+
+        A space stands between the two, where a prompt does not end with one.
+        """
+        joined = [_joined(*each) for each in zip(prompts, answers, strict=True)]
+        given, whole, alone = (self._ids(texts) for texts in (prompts, joined, answers))
+        followed = [
+            both[len(before) :] if np.array_equal(both[: len(before)], before) else after
+            for before, both, after in zip(given, whole, alone, strict=True)
+        ]
+        return given, followed
+
+    def _ids(self, texts: Sequence[str]) -> list[Ids]:
+        encodings = self._whole.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [np.array(encoding.ids, dtype=np.int64) for encoding in encodings]
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Return the text of some tokens, special ones left out."""
+        return str(self.backend.decode(list(ids), skip_special_tokens=True))
+
+    @cached_property
+    def start(self) -> Ids:
+        """The ids that the tokenizer itself puts before a text, shape `(tokens,)`."""
+        probe = self._whole.encode("a")
+        return np.array(probe.ids[: probe.sequence_ids.index(0)], dtype=np.int64)
+
+    def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[Encoding]:
+        """Sentences that are cut into words already."""
+        return self.backend.encode_batch([list(words) for words in sentences], is_pretokenized=True)
+
+    def windows(
+        self, questions: Sequence[str], contexts: Sequence[str], stride: int
+    ) -> list[list[Window]]:
+        """Return each question with every window of its context; neighbours share `stride` tokens.
+
+        A question may take half of the room and is cut beyond; where it leaves little, neighbours
+        share at most half a window.
+        """
+        different = list(dict.fromkeys(contexts))
+        encodings = self._whole.encode_batch(different, add_special_tokens=False)
+        read = dict(zip(different, map(_read, encodings), strict=True))
+        asked = self._whole.encode_batch_fast(list(questions), add_special_tokens=False)
+        return [
+            list(self._windows(np.array(question.ids, dtype=np.int64), *read[context], stride))
+            for question, context in zip(asked, contexts, strict=True)
+        ]
+
+    def _windows(
+        self, question: Ids, context: Ids, chars: NDArray[np.int32], stride: int
+    ) -> Iterator[Window]:
+        frame = self._frame
+        most = (self.max_length - frame.size) // 2
+        cut = len(question) > most
+        question = question[:most]
+        room = self.max_length - frame.size - len(question)
+        before = np.concatenate([frame.before, question, frame.between])
+        step = room - min(stride, room // 2)
+        for start in range(0, max(1, len(context) - room + step), step):
+            piece = context[start : start + room]
+            ids = np.concatenate([before, piece, frame.after])
+            yield Window(ids, len(before), chars[start : start + room], cut)
+
+    @property
+    def segments(self) -> bool:
+        """Whether the second text of a pair is a segment, with a token type of its own."""
+        return self._frame.segments
+
+    @cached_property
+    def _whole(self) -> Backend:
+        """The same tokenizer, cutting nothing."""
+        backend = Backend.from_str(self.backend.to_str())
+        backend.no_truncation()
+        return backend
+
+    @cached_property
+    def _frame(self) -> "_Frame":
+        probe = self._whole.encode("a", "a")
+        texts = probe.sequence_ids
+        first, second = texts.index(0), texts.index(1)
+        past_first, past_second = (len(texts) - texts[::-1].index(text) for text in (0, 1))
+        ids = np.array(probe.ids, dtype=np.int64)
+        return _Frame(
+            ids[:first], ids[past_first:second], ids[past_second:], probe.type_ids[second] == 1
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write `tokenizer.json`."""
+        self.backend.save(str(folder / "tokenizer.json"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Frame:
+    """The special tokens around two texts, and whether the second is a segment of its own."""
+
+    before: Ids
+    between: Ids
+    after: Ids
+    segments: bool
+
+    @property
+    def size(self) -> int:
+        return len(self.before) + len(self.between) + len(self.after)
+
+
+def _joined(prompt: str, answer: str) -> str:
+    return prompt + answer if not prompt or prompt[-1:].isspace() else f"{prompt} {answer}"
+
+
+def _read(encoding: Encoding) -> tuple[Ids, NDArray[np.int32]]:
+    chars = np.array(encoding.offsets, dtype=np.int32).reshape(-1, 2)
+    return np.array(encoding.ids, dtype=np.int64), chars
+
+
+def _pad_id(backend: Backend, folder: Path) -> int:
+    path = folder / "tokenizer_config.json"
+    token = json.loads(path.read_text()).get("pad_token") if path.exists() else None
+    if isinstance(token, dict):
+        token = token.get("content")
+    return int(backend.token_to_id(token or "[PAD]") or 0)

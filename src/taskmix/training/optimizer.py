@@ -1,0 +1,110 @@
+"""The optimiser, with warm-up and linear decay."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+from torch import nn
+from torch.optim import SGD, AdamW
+from torch.optim import Optimizer as TorchOptimizer
+
+from taskmix.config import Optimizer
+from taskmix.models.multitask import MultiTaskModel
+
+
+def build_optimizer(model: nn.Module, config: Optimizer) -> TorchOptimizer:
+    """Make the optimiser: encoder, what is new in it, and heads, with and without weight decay."""
+    groups = [
+        {
+            "params": params,
+            "lr": config.lr * factor,
+            "base_lr": config.lr * factor,
+            "weight_decay": decay,
+        }
+        for parameters, factor in _at_rates(model, config)
+        for params, decay in zip(_split(parameters), (config.weight_decay, 0.0), strict=True)
+        if params
+    ]
+    if config.name == "sgd":
+        # Not fused: that fails where a head gets its first momentum later than others, and on
+        # parameters that ranks divide among them.
+        return SGD(groups, momentum=config.momentum, foreach=True)
+    return AdamW(groups, fused=True)
+
+
+def _at_rates(model: nn.Module, config: Optimizer) -> list[tuple[list[nn.Parameter], float]]:
+    """Return the parameters that learn at one rate, with its factor.
+
+    In a module of one's own nothing is known of heads, and all of it learns at the same rate.
+    """
+    if not isinstance(model, MultiTaskModel):
+        return [(list(model.parameters()), 1.0)]
+    fresh = model.encoder.fresh()
+    new = {id(parameter) for parameter in fresh}
+    return [
+        ([p for p in model.encoder.parameters() if id(p) not in new], 1.0),
+        (fresh, config.conditional_factor),
+        (list(model.heads.parameters()), config.head_factor),
+    ]
+
+
+def _split(
+    parameters: Sequence[nn.Parameter],
+) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    """Trained parameters: matrices, then biases and norms, which weight decay leaves alone."""
+    trained = [parameter for parameter in parameters if parameter.requires_grad]
+    return [p for p in trained if p.ndim > 1], [p for p in trained if p.ndim <= 1]
+
+
+def set_rate(optimizer: TorchOptimizer, config: Optimizer, step: float, steps: int) -> None:
+    """Set the learning rate of a step, counted from 1: a function of its place alone."""
+    factor = rate_factor(step, steps, config.warmup)
+    for group in optimizer.param_groups:
+        group["lr"] = group["base_lr"] * factor
+
+
+def rate_factor(step: float, steps: int, warmup: float) -> float:
+    """Rises to 1 over the warm-up, then falls to 0 behind the last step.
+
+    >>> [round(rate_factor(step, 10, 0.2), 3) for step in (1, 2, 3, 10)]
+    [0.5, 1.0, 1.0, 0.125]
+    """
+    rising = int(steps * warmup)
+    if step <= rising:
+        return step / rising
+    return (steps - step + 1) / (steps - rising)
+
+
+def optimizer_tensors(optimizer: TorchOptimizer, model: nn.Module) -> dict[str, torch.Tensor]:
+    """Return the optimiser's state as tensors, named by the parameter that they belong to."""
+    state = optimizer.state_dict()["state"]
+    return {
+        f"{name}:{field}": value
+        for number, name in enumerate(_names(optimizer, model))
+        for field, value in state.get(number, {}).items()
+    }
+
+
+def load_optimizer_tensors(
+    optimizer: TorchOptimizer, model: nn.Module, tensors: Mapping[str, torch.Tensor]
+) -> None:
+    """The counterpart of `optimizer_tensors`; passes over parameters that are not there."""
+    numbers = {name: number for number, name in enumerate(_names(optimizer, model))}
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for key, tensor in tensors.items():
+        name, _, field = key.rpartition(":")
+        if name in numbers:
+            state.setdefault(numbers[name], {})[field] = tensor
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def _names(optimizer: TorchOptimizer, model: nn.Module) -> list[str]:
+    """Return the names of the optimiser's parameters, in the order in which it numbers them."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    return [names[id(parameter)] for parameter in trained(optimizer)]
+
+
+def trained(optimizer: TorchOptimizer) -> Iterator[torch.Tensor]:
+    """Yield all parameters that the optimiser moves."""
+    for group in optimizer.param_groups:
+        yield from group["params"]

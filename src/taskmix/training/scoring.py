@@ -1,0 +1,140 @@
+"""Scores of candidates: how unsure the model is of single training examples."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from taskmix.models.frozen import Frozen, FrozenPart
+from taskmix.rng import seed_for
+from taskmix.selection import Selector, example_scores
+from taskmix.tasks.batches import Batch, Cut, TaskItems
+from taskmix.training.engine import Engine
+from taskmix.uncertainty import predictive_samples
+
+# The share of the latest candidates in the running mean of a regression's squared error.
+LATEST = 0.1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """A batch of candidates of one task, scored.
+
+    Args:
+        items: which items of the task they are, shape `(examples,)`.
+        scores: their uncertainties, shape `(examples,)`.
+        states: what the encoder's frozen layers gave, shape `(examples, tokens, width)`; None if
+            it has none, if an example is several sequences, or if other ranks scored some of them.
+    """
+
+    items: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    states: NDArray[np.float32] | None
+
+
+class Scorer:
+    """Scores candidates without gradient, as a selector wants them scored.
+
+    One pass without dropout gives an entropy. BALD, and any score of a regression, need several
+    passes under Monte-Carlo dropout, unless the model has none; frozen layers then run only once.
+    Each rank scores its part of the candidates, and gets the scores of all.
+
+    Args:
+        engine: whose model is unsure.
+        selector: which score, and how many passes.
+    """
+
+    def __init__(self, engine: Engine, selector: Selector) -> None:
+        self._engine = engine
+        self._kinds = {name: task.kind for name, task in engine.tasks.items()}
+        self._score = selector.score
+        self._passes = selector.passes if _drops(engine.model) else 1
+        self._frozen: FrozenPart = getattr(engine.model, "frozen", None) or Frozen(nn.Identity())
+        # Before anything is known, a regression's squared error is its labels' variance.
+        self._residuals = {n: 1.0 for n, kind in self._kinds.items() if kind.name == "regress"}
+
+    @torch.inference_mode()
+    def score(self, batch: Batch, step: int) -> Candidates:
+        """Return the uncertainties of a batch of candidates at a step."""
+        [part] = batch
+        several = self._passes > 1 and (self._score == "bald" or part.task in self._residuals)
+        states, samples, passes = None, np.empty(0), 0
+        if len(self._frozen) or not several:
+            states, samples = self._certain(batch)
+            passes += 1
+        if several:
+            samples = self._sampled(batch, states, step)
+            passes += self._passes
+        self._engine.spent.add(passes * batch.examples)
+        decisions = example_scores(samples, self._score, self._residual(part, samples))
+        scores = self._by_item(part, decisions)
+        if self._engine.ranks.count > 1:
+            return self._of_all_ranks(batch, scores)
+        kept = states.float().cpu().numpy() if states is not None else None
+        return Candidates(part.items, scores, kept)
+
+    def _of_all_ranks(self, batch: Batch, scores: NDArray[np.float64]) -> Candidates:
+        """Return all candidates with their scores, each rank's at the places of its cut."""
+        [part] = batch
+        items, every = np.empty(batch.examples, dtype=np.int64), np.empty(batch.examples)
+        ranks = self._engine.ranks
+        for rank, found in enumerate(ranks.gathered((part.items, scores))):
+            places = Cut(rank, ranks.count).places(batch.examples)
+            if rank < batch.examples:  # else it had none of its own
+                items[places], every[places] = found
+        return Candidates(items, every, None)
+
+    def _by_item(self, part: TaskItems, decisions: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the mean over an example's decisions: a tag for each word, a start and an end."""
+        owners = self._kinds[part.task].owners(part.columns).cpu().numpy()
+        counts = np.bincount(owners, minlength=len(part.items))
+        totals = np.bincount(owners, weights=decisions, minlength=len(part.items))
+        return totals / np.maximum(counts, 1)
+
+    def _certain(self, batch: Batch) -> tuple[Tensor | None, NDArray[np.float64]]:
+        """Return what the frozen layers give, and the predictions without dropout as one pass."""
+        self._engine.model.eval()
+        with self._frozen.recording() as outputs:
+            predicted = self._predict(batch)
+        samples = predicted.double().cpu().numpy()[None]
+        one_sequence = bool(outputs) and len(outputs[0]) == len(batch.parts[0].items)
+        return (outputs[0] if one_sequence else None), samples
+
+    def _sampled(self, batch: Batch, states: Tensor | None, step: int) -> NDArray[np.float64]:
+        engine = self._engine
+        seed = seed_for(engine.config.seed, "scoring", step)
+        with self._frozen.given(states):
+            return predictive_samples(engine.model, self._predict, [batch], self._passes, seed)
+
+    def _predict(self, batch: Batch) -> Tensor:
+        [part] = batch
+        outputs = self._engine.outputs(batch)[part.task]
+        return self._kinds[part.task].distribution(outputs, part.columns)
+
+    def _residual(self, part: TaskItems, samples: NDArray[np.float64]) -> float:
+        """Return a regression's squared error in units of the label's variance, over time."""
+        if part.task not in self._residuals:
+            return 1.0
+        means = torch.from_numpy(samples.mean(axis=0)).to(self._engine.device, torch.float32)
+        loss = self._kinds[part.task].loss(means, part.columns)
+        error = 2 * float(self._engine.ranks.total(loss * part.share))
+        self._residuals[part.task] += LATEST * (error - self._residuals[part.task])
+        return self._residuals[part.task]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the running squared errors."""
+        return {"residuals": dict(self._residuals)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take up what `state_dict` gave."""
+        self._residuals = dict(state["residuals"])
+
+
+def _drops(model: nn.Module) -> bool:
+    """Return whether Monte-Carlo dropout changes anything."""
+    kinds = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
+    return any(isinstance(module, kinds) and module.p > 0 for module in model.modules())

@@ -1,0 +1,401 @@
+"""One process's part of a run."""
+
+import json
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import nn
+
+from taskmix.config import RunConfig, build_decider, dump
+from taskmix.errors import RunInterruptedError, StoppedError, UserError
+from taskmix.files import sweep, whole_folder, write_whole
+from taskmix.journal import Diagnostics, Evaluation, Journal, Opening, UnwrittenJournal, repair
+from taskmix.models import saving
+from taskmix.models.multitask import MultiTaskModel
+from taskmix.training import checkpoints
+from taskmix.training.assembly import Assembled, new_model
+from taskmix.training.budget import counted, is_due, is_spent, part_spent
+from taskmix.training.checkpoints import Snapshot
+from taskmix.training.driver import Driver
+from taskmix.training.engine import Engine, finite
+from taskmix.training.evaluation import baseline, mean
+from taskmix.training.folder import CHECKPOINTS, JOURNAL, MODEL, RUN, SCORES, Finished, Scores
+from taskmix.training.objective import objective_value
+from taskmix.training.prepare import run_info_of
+from taskmix.training.ranks import ALONE, Ranks
+from taskmix.training.stopping import Stop, listening
+from taskmix.training.watching import Watchers
+
+COMPARED = 50
+"""Ranks compare what must be equal on all of them every so many units of the budget, and whenever
+the run is scored or saved."""
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Selected:
+    """The model to keep, as far as the evaluations tell.
+
+    Args:
+        step: where it stood: at the best evaluation so far, or the last.
+        score: the mean over the tasks there.
+        scores: by task.
+        objective: the run's objective there.
+        best: the highest objective so far.
+        stale: evaluations since then.
+    """
+
+    step: int | None = None
+    score: float = 0.0
+    scores: dict[str, Scores] | None = None
+    objective: float = 0.0
+    best: float | None = None
+    stale: int = 0
+
+
+class Session:
+    """Takes a run from where it is to its end.
+
+    Args:
+        folder: of the run.
+        parts: what it is made of.
+        watchers: are told of what happens.
+        ranks: those that train together; the first one writes.
+    """
+
+    def __init__(
+        self, folder: Path, parts: Assembled, watchers: Watchers, ranks: Ranks = ALONE
+    ) -> None:
+        self.config = parts.config
+        self.folder = folder
+        self.parts = parts
+        self.watchers = watchers
+        self.ranks = ranks
+        self.selected = Selected()
+        self._info = run_info_of(parts.config, parts.prepared)
+
+    def start(self) -> Finished:
+        """Go from the first step."""
+        self.ranks.check_same(self._ingredients)
+        with self.ranks.together(self._new_journal) as journal:
+            driver = self.driver(journal)
+            # A model that was made in Python may have other first weights on each rank.
+            self.ranks.send(list(driver.engine.model.state_dict().values()))
+            if self.config.model.given is not None:
+                self.checkpoint(driver)  # nobody else knows the first weights of a given model
+            return self._spend(driver)
+
+    def _ingredients(self) -> dict[str, str]:
+        """Return what names the configuration and the data, which ranks must have in common."""
+        data = {f"the data of task {name}": content for name, content in self.parts.data.items()}
+        return {"the configuration": digest(self.config)} | data
+
+    def _new_journal(self) -> Journal:
+        if not self.ranks.writes:
+            return UnwrittenJournal(len(self._info.tasks))
+        (self.folder / JOURNAL).unlink(missing_ok=True)
+        return Journal.create(self.folder / JOURNAL, self.opening())
+
+    def _old_journal(self, snapshot: Snapshot) -> Journal:
+        """Return the journal as it was when a checkpoint was written."""
+        if not self.ranks.writes:
+            return UnwrittenJournal(len(self._info.tasks))
+        repair(self.folder / JOURNAL)
+        return Journal.resume(self.folder / JOURNAL, snapshot.state["journal"])
+
+    def opening(self) -> Opening:
+        """Return the first line of the journal."""
+        return Opening(
+            self.config.name,
+            self._info.tasks,
+            dict(self._info.sizes),
+            self.config.seed,
+            self.config.decider,
+            self.config.budget.model_dump(exclude={"count"}, exclude_none=True),
+            self.config.family.key,
+            count=self.config.budget.count,
+            objective=list(self._info.objective) or None,
+            batches=dict(self._info.batches) or None,
+        )
+
+    def go_on(self, snapshot: Snapshot) -> Finished:
+        """Go from a checkpoint."""
+        self.ranks.together(lambda: self._check(snapshot))
+        self.ranks.check_same(
+            lambda: self._ingredients() | {"the newest checkpoint": str(snapshot.step)}
+        )
+        with self.ranks.together(lambda: self._old_journal(snapshot)) as journal:
+            driver = self.driver(journal)
+            self._load_model(driver, snapshot)
+            driver.load_tensors(self.ranks.parts(snapshot.optimizer, driver.engine.model))
+            driver.load_state_dict(snapshot.state["driver"])
+            self.selected = _selected(snapshot.state["selected"])
+            return self._spend(driver)
+
+    def _check(self, snapshot: Snapshot) -> None:
+        """Raise unless the checkpoint is of this configuration and of these data."""
+        check_config(self.folder, self.config, snapshot)
+        for name, content in self.parts.data.items():
+            if snapshot.state["data"].get(name) != content:
+                raise UserError(
+                    f"task {name}: its training or dev data are not those that this run was begun "
+                    "with; put them back, or start another run"
+                )
+        if not (self.folder / JOURNAL).exists():
+            raise UserError(
+                f"{self.folder}: expected a {JOURNAL} beside the checkpoint, found none"
+            )
+
+    def _load_model(self, driver: Driver, snapshot: Snapshot) -> None:
+        try:
+            model = driver.engine.model
+            model.load_state_dict(self.ranks.parts(snapshot.model, model))
+        except RuntimeError as error:
+            raise UserError(
+                f"{self.folder}: its checkpoint is of another model: {_second_line(error)}"
+            ) from None
+
+    def driver(self, journal: Journal) -> Driver:
+        """Make the driver of the decider's family, at its start."""
+        parts = self.parts
+        engine = Engine(
+            self.config,
+            parts.prepared,
+            parts.model,
+            watchers=self.watchers,
+            cache=parts.cache,
+            ranks=self.ranks,
+        )
+        decider = build_decider(self.config, self._info)
+        driver: Driver = self.config.family.load_driver()(engine, decider, journal)
+        return driver
+
+    def _spend(self, driver: Driver) -> Finished:
+        """Spend the budget, with evaluations and checkpoints, and finish."""
+        try:
+            with torch.random.fork_rng(), deterministic(self.config.deterministic):
+                with listening() as stop:
+                    while not (self._is_spent(driver) or self._stopped_early()):
+                        before = self._counted(driver)
+                        driver.advance()
+                        self._after(driver, before, stop)
+                    # Asked during the last evaluation: a study would go on to its next run.
+                    self._heed(driver, self.ranks.stop(stop.by))
+                return self.ranks.agreed(lambda: self._finish(driver))
+        except RunInterruptedError as error:
+            raise RunInterruptedError(f"{error}; {self._how_to_go_on()}") from None
+        except (OSError, SafetensorError) as error:
+            raise RunInterruptedError(f"{self.folder}: {error}; {self._how_to_go_on()}") from error
+        finally:
+            driver.engine.loader.close()
+
+    def _how_to_go_on(self) -> str:
+        steps = checkpoints.steps_in(self.folder / CHECKPOINTS)
+        if not steps:
+            return "no checkpoint was written yet"
+        return (
+            f"the checkpoint of {self.config.family.unit[:-1]} {steps[-1]} is whole, "
+            f"go on from it by `taskmix resume {self.folder}`"
+        )
+
+    def _stopped_early(self) -> bool:
+        patience = self.config.evaluate.patience
+        return patience is not None and self.selected.stale >= patience
+
+    def _is_spent(self, driver: Driver) -> bool:
+        return is_spent(self.config, driver.step, driver.engine.spent)
+
+    def _counted(self, driver: Driver) -> int:
+        return counted(self.config, driver.step, driver.engine.spent)
+
+    def _after(self, driver: Driver, before: int, stop: Stop) -> None:
+        """Evaluate and write a checkpoint when it is time to."""
+        config, now, last = self.config, self._counted(driver), self._is_spent(driver)
+        self.watchers.spent(part_spent(config, driver.step, driver.engine.spent))
+        asked = self.ranks.stop(stop.by)
+        scored = last or is_due(config, config.evaluate_every, driver.step, before, now)
+        due = is_due(config, config.checkpoint_every, driver.step, before, now)
+        if scored or due or asked is not None or driver.step % COMPARED == 0:
+            self.ranks.check_same(lambda: self._standing(driver))
+        keep = self._evaluate(driver) if scored else False
+        if last or keep or due or self._stopped_early() or asked is not None:
+            self.checkpoint(driver)
+        self._heed(driver, asked)
+
+    def _heed(self, driver: Driver, asked: int | None) -> None:
+        """Raise if a signal asked the run to stop; there is a checkpoint of this step."""
+        if asked is not None:
+            config = self.config
+            of = f" of {config.length}" if config.budget.count == "steps" else ""
+            raise StoppedError(
+                f"stopped behind {config.family.unit[:-1]} {driver.step}{of}, with a checkpoint; "
+                f"go on by `taskmix resume {self.folder}`",
+                asked,
+            )
+
+    def _standing(self, driver: Driver) -> dict[str, str]:
+        """Return hashes of what has to be equal on all ranks behind every step."""
+        behind = f"behind {self.config.family.unit[:-1]} {driver.step}"
+        state = json.dumps(driver.state_dict()).encode()
+        return {
+            f"the decider's state {behind}": blake2b(state, digest_size=16).hexdigest(),
+            f"the model {behind}": fingerprint(driver.engine.model),
+        }
+
+    def _evaluate(self, driver: Driver) -> bool:
+        """Score the run; return whether this model is now the one to keep."""
+        scores, record = self._scored(driver)
+        if beliefs := driver.diagnostics():
+            driver.journal.append(Diagnostics(driver.step, beliefs))
+        driver.journal.append(record)
+        selected = self.selected
+        assert record.objective is not None
+        better = selected.best is None or record.objective > selected.best
+        if better:
+            selected.best, selected.stale = record.objective, 0
+        else:
+            selected.stale += 1
+        keep = better or self.config.evaluate.keep == "last"
+        if keep:
+            selected.step, selected.score, selected.scores = driver.step, record.score, scores
+            selected.objective = record.objective
+        self.watchers.evaluated(driver.step, scores, record.score, better)
+        return keep
+
+    def _scored(self, driver: Driver) -> tuple[dict[str, Scores], Evaluation]:
+        began = time.perf_counter()
+        engine = driver.engine
+        scores = {name: engine.evaluate(name, engine.dev[name]) for name in engine.tasks}
+        for name, found in scores.items():
+            finite(found.loss, f"task {name}, step {driver.step}: the dev loss")
+        objective = self.config.objective or driver.objective()
+        by_task = {name: found.score for name, found in scores.items()}
+        return scores, Evaluation(
+            driver.step,
+            "dev",
+            mean(by_task),
+            by_task,
+            {name: found.loss for name, found in scores.items()},
+            {name: found.metrics for name, found in scores.items()},
+            objective_value(objective, scores),
+            engine.spent.forward,
+            engine.spent.backward,
+            round(time.perf_counter() - began, 4),
+        )
+
+    def checkpoint(self, driver: Driver) -> None:
+        """Write a checkpoint, and remove those that are not needed any more."""
+        snapshot = self.snapshot(driver)
+        self.ranks.agreed(lambda: self._save(snapshot))
+
+    def _save(self, snapshot: Snapshot) -> None:
+        checkpoints.save(self.folder / CHECKPOINTS, snapshot)
+        self._prune()
+
+    def snapshot(self, driver: Driver) -> Snapshot:
+        """Return everything that a process needs to go on from here."""
+        driver.journal.sync()  # before its position is relied upon
+        state = {
+            "config": digest(self.config),
+            "data": self.parts.data,
+            "journal": driver.journal.position,
+            "driver": driver.state_dict(),
+            "selected": asdict(self.selected),
+        }
+        model = self.ranks.whole(driver.engine.model.state_dict())
+        return Snapshot(driver.step, model, self.ranks.whole(driver.tensors()), state)
+
+    def _prune(self) -> None:
+        newest, selected = self.config.checkpoint.keep, self.selected.step
+        checkpoints.prune(self.folder / CHECKPOINTS, newest, selected)
+
+    def _finish(self, driver: Driver) -> Finished:
+        """Write the model to keep, and then the scores: the sign that the run is over."""
+        selected = self.selected
+        # The last step is always scored, so that there is something to keep.
+        assert selected.step is not None
+        assert selected.scores is not None
+        for folder in (self.folder, self.folder / CHECKPOINTS):
+            sweep(folder)  # a process that was killed may have left something half written
+        self._prune()
+        kept = checkpoints.load(self.folder / CHECKPOINTS / f"step-{selected.step}")
+        # A rank that has only a part of the model cannot save it; the checkpoint is whole.
+        model = new_model(self.parts) if self.ranks.shards else self.parts.model.cpu()
+        model.load_state_dict(kept.model)
+        with whole_folder(self.folder / MODEL) as aside:
+            self._save_model(model, aside)
+        result = Finished(
+            selected.step,
+            selected.score,
+            {name: self._beside_baseline(name, found) for name, found in selected.scores.items()},
+            driver.engine.spent.forward,
+            driver.engine.spent.backward,
+            selected.objective,
+        )
+        write_whole(self.folder / SCORES, json.dumps(asdict(result), indent=2) + "\n")
+        return result
+
+    def _save_model(self, model: nn.Module, folder: Path) -> None:
+        if isinstance(model, MultiTaskModel):
+            saving.save(model, self.parts.tokenizer, self.config.model, folder)
+        else:
+            tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+            save_file(tensors, folder / saving.WEIGHTS)
+
+    def _beside_baseline(self, name: str, scores: Scores) -> Scores:
+        """Return a task's scores with what predicting without looking earns."""
+        [entry] = [each for each in self.parts.prepared if each.task.name == name]
+        return replace(scores, baseline=baseline(entry.task, entry.train, entry.dev))
+
+
+def fingerprint(model: nn.Module) -> str:
+    """Return the lengths of a model's parameters as a text; equal weights have equal ones."""
+    # Of a parameter that ranks divide among them no two have the same part.
+    same = [p.detach() for p in model.parameters() if type(p) is nn.Parameter]
+    lengths = torch.stack([torch.linalg.vector_norm(p) for p in same])
+    return blake2b(lengths.float().cpu().numpy().tobytes(), digest_size=16).hexdigest()
+
+
+def check_config(folder: Path, config: RunConfig, snapshot: Snapshot) -> None:
+    """Raise unless a checkpoint is of this configuration."""
+    if snapshot.state["config"] != digest(config):
+        raise UserError(
+            f"{folder}: its checkpoint is of another configuration than {folder / RUN}; put the "
+            "file back as it was, or start another run"
+        )
+
+
+def digest(config: RunConfig) -> str:
+    """Return what names a configuration."""
+    return blake2b(dump(config).encode(), digest_size=16).hexdigest()
+
+
+def _second_line(error: RuntimeError) -> str:
+    """Return what torch says of the first tensor that does not fit."""
+    return str(error).splitlines()[-1].strip()
+
+
+def _selected(values: Mapping[str, Any]) -> Selected:
+    scores = values["scores"]
+    found = None if scores is None else {name: Scores(**each) for name, each in scores.items()}
+    return Selected(**{**values, "scores": found})
+
+
+@contextmanager
+def deterministic(wanted: bool) -> Iterator[None]:
+    """Use only algorithms that give the same bits each time, where that is wanted."""
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(before or wanted)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)

@@ -1,0 +1,67 @@
+"""Stopping a run between two units of its budget, with a checkpoint."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+from taskmix.errors import PREEMPTING, StoppedError
+from taskmix.training.launch import launched
+
+SIGNALS = (signal.SIGINT, *PREEMPTING)
+Handler = Callable[[int, FrameType | None], None]
+
+
+class Stop:
+    """Remembers that somebody asked the process to stop."""
+
+    def __init__(self) -> None:
+        self.by: int | None = None
+
+    def ask(self, number: int, frame: FrameType | None) -> None:
+        """Note a signal; the second Ctrl-C does not wait.
+
+        Under torchrun it does: a terminal sends the first one to all processes, and torchrun sends
+        it to them again.
+        """
+        if self.by is not None and number == signal.SIGINT and not launched().watched:
+            raise KeyboardInterrupt
+        self.by = number
+
+
+@contextmanager
+def listening() -> Iterator[Stop]:
+    """Note Ctrl-C, SIGTERM and SIGUSR1 in place of their usual effect."""
+    stop = Stop()
+    with handled(SIGNALS, stop.ask):
+        yield stop
+
+
+@contextmanager
+def stoppable(words: Callable[[], str]) -> Iterator[None]:
+    """Stop at once on SIGTERM and SIGUSR1, where there is no step to wait for.
+
+    Args:
+        words: returns the sentence for the user.
+    """
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise StoppedError(words(), number)
+
+    with handled(PREEMPTING, stop):
+        yield
+
+
+@contextmanager
+def handled(numbers: Sequence[signal.Signals], handler: Handler) -> Iterator[None]:
+    """Handle signals in place of their usual effect; only the main thread can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, usual in before.items():
+            signal.signal(number, usual)

@@ -1,0 +1,25 @@
+"""How much an update counts: one target task, the others there to help."""
+
+from taskmix.weighting.alpha_vil import AlphaVIL
+from taskmix.weighting.base import Report, Weighting, Worker, play
+from taskmix.weighting.diw import DIW
+from taskmix.weighting.fixed import Joint, Single
+from taskmix.weighting.tuners import ClosedForm, Descent, Sweeps, Tuner
+
+WEIGHTINGS: tuple[type[Weighting], ...] = (AlphaVIL, DIW, Joint, Single)
+
+__all__ = [
+    "DIW",
+    "WEIGHTINGS",
+    "AlphaVIL",
+    "ClosedForm",
+    "Descent",
+    "Joint",
+    "Report",
+    "Single",
+    "Sweeps",
+    "Tuner",
+    "Weighting",
+    "Worker",
+    "play",
+]

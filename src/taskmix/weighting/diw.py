@@ -1,0 +1,107 @@
+"""Discriminative Importance Weighting."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from taskmix.weighting.base import (
+    Conversation,
+    Floats,
+    JointResult,
+    Keep,
+    Report,
+    Separate,
+    Separated,
+    Together,
+    Weighting,
+    normalised,
+)
+
+
+class DIW(Weighting):
+    """Weighs each task by how much better the target does after it alone than after all jointly.
+
+    Sivasankaran et al. (2017), as Kourdis et al. (2020) describe it. Each round scores the target
+    after unweighted training of each task alone, mᵢ, then trains jointly with weights w from the
+    same point, m, and sets w ← max(floor, w + rate · (mᵢ - m)), again and again until m beats the
+    previous round's or the tries are over; the best try is kept.
+
+    Args:
+        tasks: the names of the tasks.
+        target: the task that the others are there to help.
+        rate: weight gained for each percentage point of dev score; the paper prints 0.1 and not
+            the scale of its scores.
+        tries: most joint trainings in a round.
+        floor: least weight of a task.
+        fraction: share of each task's training data in a round.
+        split_dev: tune on one half of the target's dev set, select the model on the other.
+
+    >>> diw = DIW(["left", "right"], target="left")
+    >>> diw.weights().tolist()
+    [1.0, 1.0]
+    """
+
+    name = "diw"
+
+    def __init__(
+        self,
+        tasks: Sequence[str],
+        target: str,
+        *,
+        rate: float = 0.1,
+        tries: int = 10,
+        floor: float = 1e-6,
+        fraction: float = 1.0,
+        split_dev: bool = False,
+    ) -> None:
+        super().__init__(tasks, target, split_dev=split_dev)
+        if tries < 1:
+            raise ValueError(f"tries: expected at least 1, found {tries}")
+        if not floor > 0:
+            raise ValueError(f"floor: expected a number above 0, found {floor}")
+        if not math.isfinite(rate):
+            raise ValueError(f"rate: expected a number, found {rate}")
+        if not 0 < fraction <= 1:
+            raise ValueError(f"fraction: expected a number above 0, at most 1, found {fraction}")
+        self.rate, self.tries, self.floor, self.fraction = rate, tries, floor, fraction
+        self._weights = np.ones(len(self.tasks))
+        self._previous = -math.inf
+
+    def weights(self) -> Floats:
+        """Return the weight of each task, shape `(tasks,)`."""
+        return self._weights.copy()
+
+    def round(self) -> Conversation:
+        """Score each task alone, then train jointly until the target improves."""
+        ones = (1.0,) * len(self.tasks)
+        alone: Separated = yield Separate(ones, self.fraction, scored=True)
+        assert alone.scores is not None
+        weights, best, tries = self._weights, None, 0
+        while True:
+            trained: JointResult = yield Together(normalised(weights), self.fraction)
+            tries += 1
+            if best is None or trained.score > best.score:
+                best = trained
+                yield Keep()
+            if trained.score > self._previous or tries == self.tries:
+                break
+            step = self.rate * 100 * (alone.scores - trained.score)
+            weights = np.maximum(self.floor, weights + step)
+        self._weights, self._previous = weights, best.score
+        return Report(
+            weights=self.named(weights),
+            losses=self.named(best.losses),
+            dev_loss=best.dev_loss,
+            norms=self.named(alone.norms),
+            tries=tries,
+        )
+
+    def _state(self) -> dict[str, Any]:
+        previous = self._previous if math.isfinite(self._previous) else None
+        return {"weights": self._weights.tolist(), "previous": previous}
+
+    def _load(self, state: Mapping[str, Any]) -> None:
+        self._weights = np.array(state["weights"])
+        self._previous = -math.inf if state["previous"] is None else state["previous"]
