@@ -41,9 +41,8 @@ from taskmix.selection import SELECTORS
 from taskmix.training import change, checkpoints, engine, session
 from taskmix.training.change import CHANGE, change_tasks
 from taskmix.training.folder import JOURNAL, RUN, SCORES, config_of
-from taskmix.training.rounds import Rounds
 from taskmix.training.run import resume_run, run
-from taskmix.training.stepper import Stepper
+from taskmix.training.watching import Watcher
 from taskmix.weighting import WEIGHTINGS
 
 TASKS = ("digits/left", "digits/right", "digits/larger")
@@ -158,7 +157,7 @@ def asked(number: int) -> Callable[..., Any]:
 
 
 SAVE_FILE, WRITE = checkpoints.save_file, Journal._write
-STEP, ROUND_STEP = Stepper.step, Rounds._step
+STEP = engine.Engine.update
 
 
 def sprung_once(
@@ -179,8 +178,7 @@ def set_trap(moment: str, call: int) -> None:
     """Make this process end itself inside a call of what the moment names."""
     match moment:
         case "step":
-            Stepper.step = trap(STEP, call, STEP)  # type: ignore[method-assign]
-            Rounds._step = trap(ROUND_STEP, call, ROUND_STEP)  # type: ignore[method-assign]
+            engine.Engine.update = trap(STEP, call, STEP)  # type: ignore[method-assign]
         case "evaluation":
             engine.evaluate = trap(engine.evaluate, call, nothing)
         case "checkpoint":
@@ -195,9 +193,9 @@ def set_trap(moment: str, call: int) -> None:
         case "scores":
             session.write_whole = trap(session.write_whole, call, nothing)
         case "Ctrl-C":
-            Stepper.step = sprung_once(STEP, call, asked(signal.SIGINT))  # type: ignore[method-assign]
+            engine.Engine.update = sprung_once(STEP, call, asked(signal.SIGINT))  # type: ignore[method-assign]
         case "SIGTERM":
-            Stepper.step = sprung_once(STEP, call, asked(signal.SIGTERM))  # type: ignore[method-assign]
+            engine.Engine.update = sprung_once(STEP, call, asked(signal.SIGTERM))  # type: ignore[method-assign]
         case "full disk":
             checkpoints.save_file = sprung_once(SAVE_FILE, call, no_room)
         case "waiting checkpoint":
@@ -234,22 +232,13 @@ class HaltError(Exception):
     """Ends a run behind its tenth step."""
 
 
-class Halt:
+class Halt(Watcher):
     """A watcher that stops a run behind its tenth step."""
-
-    def reading(self, task: str, split: str, rows: int) -> None:
-        """Nothing."""
-
-    def working(self, text: str) -> None:
-        """Nothing."""
 
     def advanced(self, record: UnitRecord) -> None:
         """Stop behind the tenth step."""
         if record.step == 10:
             raise HaltError
-
-    def evaluated(self, *_: object) -> None:
-        """Nothing."""
 
 
 def begin_or_go_on(config: RunConfig, folder: Path) -> None:

@@ -45,7 +45,7 @@ def page() -> str:
         "# Reference",
         "",
         "Made from the docstrings by `python scripts/reference.py`. The names at the top are what",
-        "`import taskmix` gives; below them stand the rooms that are public too. Everything else is",
+        "`import taskmix` gives; below them stand the rooms that are also public. The rest is",
         "internal and may change.",
         "",
     ]
