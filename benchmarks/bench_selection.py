@@ -123,7 +123,7 @@ class Published:
     def step(self) -> None:
         """Select, then forward and backward over the chosen ones."""
         batches = self.select()
-        optimizer = self.host.stepper.optimizer
+        optimizer = self.host.engine.optimizer
         optimizer.zero_grad(set_to_none=True)
         losses = []
         for batch, logits in zip(batches, self.logits(batches), strict=True):
@@ -178,7 +178,7 @@ def a_step_pooled() -> Result:
 def mixed_step() -> Result:
     """Eight tasks of four examples each: one pass over all of them against one pass a task."""
     host = driver()
-    engine, stepper = host.engine, host.stepper
+    engine = host.engine
     rng = np.random.default_rng(1)
     sizes = {task: len(items) for task, items in engine.loader.items.items()}
     steps = [{task: rng.integers(size, size=4) for task, size in sizes.items()} for _ in range(8)]
@@ -186,17 +186,17 @@ def mixed_step() -> Result:
 
     def one_pass() -> None:
         for number, chosen in enumerate(steps, 1):
-            stepper.step(number, engine.loader.of(chosen), weights)
+            engine.step(number, engine.loader.of(chosen), weights)
 
     def a_pass_a_task() -> None:
         for chosen in steps:
             engine.model.train()
-            stepper.optimizer.zero_grad(set_to_none=True)
+            engine.optimizer.zero_grad(set_to_none=True)
             for task, items in chosen.items():
                 batch = engine.loader.of({task: items})
                 (engine.losses(batch)[task] * weights[task]).backward()
-            torch.nn.utils.clip_grad_norm_(list(trained(stepper.optimizer)), 1.0)
-            stepper.optimizer.step()
+            torch.nn.utils.clip_grad_norm_(list(trained(engine.optimizer)), 1.0)
+            engine.optimizer.step()
 
     ratio = median_ratio(a_pass_a_task, one_pass, repeats=9)
     name = "mixed step of 8 tasks, 4 examples each: one pass / a pass a task"

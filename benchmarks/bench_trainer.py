@@ -69,7 +69,7 @@ def against_a_bare_loop() -> Result:
         return replace(draw, task=name, index=ours.decider.tasks.index(name))
 
     ours.decider.ask = ask_for_the_next  # type: ignore[method-assign]
-    model, optimizer, kinds = ours.engine.model, ours.stepper.optimizer, ours.engine.model.kinds
+    model, optimizer, kinds = ours.engine.model, ours.engine.optimizer, ours.engine.model.kinds
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
 
     def bare_loop() -> None:

@@ -8,9 +8,8 @@
 #SBATCH --open-mode=append
 #SBATCH --signal=B:USR1@120
 
-# Every worker has the same command. STORAGE is postgresql://USER@HOST/DATABASE, and FOLDER is on a
-# disk that all machines see.
-taskmix compare "$1" --out "$2" --policies "$3" --seeds "$4" --storage "$STORAGE" &
+# Every worker has the same command. FOLDER is on a disk that all machines share.
+taskmix compare "$1" --out "$2" --policies "$3" --seeds "$4" &
 worker=$!
 trap 'kill -USR1 "$worker"' USR1 TERM
 wait "$worker"
