@@ -13,10 +13,13 @@ import pytest
 import yaml
 from rich.console import Console
 
+from taskmix.cli import app
+from taskmix.cli.base import command
+from taskmix.cli.terminal import Bars, Lines, evaluation_words, live, print_tables
 from taskmix.config import Objective, RunConfig
 from taskmix.journal import Step
-from taskmix.progress import Bars, Lines, evaluation_words, live
 from taskmix.records import UnitRecord
+from taskmix.tables import Column, Table
 from taskmix.training.folder import Scores
 
 SMALL = {
@@ -184,7 +187,9 @@ def test_tasks_lists_what_is_known_and_found(taskmix: Taskmix, tmp_path: Path) -
         assert word in said.out
 
 
-def test_a_comparison_runs_each_policy_once(taskmix: Taskmix, project: Path, tmp_path: Path) -> None:
+def test_a_comparison_runs_each_policy_once(
+    taskmix: Taskmix, project: Path, tmp_path: Path
+) -> None:
     words = ("compare", project, "--out", tmp_path / "study", "--seeds", "1,2")
     policies = ("--policies", "random, {name: temperature, temperature: 2}")
     said = taskmix(*words, *policies)
@@ -209,7 +214,7 @@ def test_a_comparison_runs_each_policy_once(taskmix: Taskmix, project: Path, tmp
     assert [file.stat().st_mtime_ns for file in files] == before
 
     other = taskmix(*words, *policies, "--set", "budget.steps=7")
-    refused(other, "there is a run of another configuration here")
+    refused(other, "compare.yaml: expected budget.steps as it was begun with, 6, found 7")
 
 
 def test_a_comparison_at_equal_compute_tells_differences_to_its_baseline(
@@ -220,7 +225,7 @@ def test_a_comparison_at_equal_compute_tells_differences_to_its_baseline(
     said = taskmix(*words, *policies, "--seeds", "1,2")
     assert said.code == 0, said.err
     assert "learned, seed 2: step 4 (100% of the budget)" in said.out  # 4 x 3 passes for 6 x 2
-    for word in ("examples passed", "above random", "p is of a paired t-test."):
+    for word in ("examples forward", "above random", "p is of a paired t-test."):
         assert word in said.out
     assert (tmp_path / "study" / "learned" / "seed-1" / "scores.json").exists()
     page = (tmp_path / "study" / "report.html").read_text()
@@ -257,6 +262,7 @@ def test_a_plan_says_what_its_budget_counts(taskmix: Taskmix, project: Path) -> 
         (("--policies", "random", "--seeds", "1,x"), ["--seeds", "found 'x'"]),
         (("--policies", "random", "--seeds", "-1"), ["--seeds", "found -1"]),
         (("--policies", "random", "--seeds", "2,2"), ["--seeds", "2 twice"]),
+        (("--policies", "random", "--storage", "x"), ["workers share the folder of --out"]),
     ],
     ids=str,
 )
@@ -280,10 +286,23 @@ def test_the_demo_compares_three_policies_twice_in_a_row(taskmix: Taskmix, tmp_p
 
 def test_help_teaches_by_example(taskmix: Taskmix) -> None:
     assert "taskmix demo" in taskmix("--help").out
-    for command in ("run", "resume", "evaluate", "predict", "tasks", "compare"):
-        said = taskmix(command, "--help")
+    for name in ("run", "resume", "evaluate", "predict", "tasks", "compare"):
+        said = taskmix(name, "--help")
         assert said.code == 0
-        assert f"\n  taskmix {command}" in said.out
+        assert f"\n  taskmix {name}" in said.out
+
+
+def test_a_new_command_is_one_function(taskmix: Taskmix, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "registered_commands", [*app.registered_commands])
+
+    @command("taskmix greet --name you")
+    def greet(name: str = "world") -> None:
+        """Print a greeting."""
+        print_tables([Table([Column("greeting")], [[f"hello {name}"]])])
+
+    assert "hello you" in taskmix("greet", "--name", "you").out
+    said = taskmix("greet", "--help").out
+    assert "Print a greeting.\n\n  taskmix greet --name you\n" in said
 
 
 def refused(said: Said, *words: str) -> None:
@@ -310,7 +329,7 @@ BAD: dict[str, tuple[dict[str, Any], dict[str, bytes], list[str]]] = {
     "missing key of a task": (
         {"tasks": [{"name": "mood", "dev": "mood-dev.csv", "text": "sentence"}]},
         {},
-        ["mood", "expected a value for train"],
+        ["mood: train: expected a value, found none"],
     ),
     "unknown key of a part": (
         {"tasks": [{"name": "digits/left", "rows": 9, "data": "x"}]},
@@ -482,7 +501,7 @@ def test_a_study_that_is_stopped_at_the_end_of_a_run_does_not_begin_the_next(
         said = taskmix(*asked)
     assert said.code == 130
     assert "stopped behind step 6 of 6, with a checkpoint" in said.err
-    assert [each.name for each in folder.iterdir()] == ["random"]
+    assert sorted(path.name for path in folder.iterdir()) == [".locks", "compare.yaml", "random"]
     assert taskmix(*asked, "-q").code == 0
 
 
@@ -546,7 +565,7 @@ def test_a_policy_of_ones_own_lies_beside_the_run_file(
 
 def test_the_installed_command_answers_without_a_traceback(tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text("tasks: [digits/left]\npolicy: randm\n")
-    command = [sys.executable, "-m", "taskmix.cli", "run", str(tmp_path / "run.yaml")]
+    command = [sys.executable, "-m", "taskmix", "run", str(tmp_path / "run.yaml")]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stdout == ""
@@ -642,7 +661,7 @@ def test_an_evaluation_is_told_by_what_the_run_is_for() -> None:
 
 def test_a_pipe_hears_of_a_long_step_only_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     screen, clock = StringIO(), iter([0.0, 9.0, 11.0, 11.0, 20.0])
-    monkeypatch.setattr("taskmix.progress.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("taskmix.cli.terminal.time.monotonic", lambda: next(clock))
     lines = Lines(Console(file=screen, width=80), "run", of_steps(10))
     for batch in (1, 2, 3):
         lines.working(f"round 1: batch {batch}")

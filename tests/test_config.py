@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from taskmix.config import RunConfig, build_decider, changed, dump, load, parse, read_value
 from taskmix.config.dialect import write_value
+from taskmix.config.entries import FilesTask, HubTask
 from taskmix.errors import UserError
 from taskmix.policies import POLICIES, Policy
 from taskmix.run_info import RunInfo
@@ -225,12 +226,12 @@ def test_paths_in_a_run_file_are_from_where_it_lies(
     monkeypatch.chdir(tmp_path)
     config = load(Path("home/run.yaml"))
     _, mine, saved, far = config.tasks
-    assert isinstance(mine, dict)
-    assert isinstance(saved, dict)
-    assert isinstance(far, dict)
-    assert (mine["train"], mine["dev"]) == (str(home / "m.csv"), str(home / "sub/m.csv"))
-    assert saved["hub"] == str(home / "saved")
-    assert (far["hub"], far["train"]) == ("far/away", "train")
+    assert isinstance(mine, FilesTask)
+    assert isinstance(saved, HubTask)
+    assert isinstance(far, HubTask)
+    assert (mine.train, mine.dev) == (str(home / "m.csv"), str(home / "sub/m.csv"))
+    assert saved.hub == str(home / "saved")
+    assert (far.hub, far.train) == ("far/away", "train")
     assert config.model.encoder == str(home / "bert")
     assert config.data == str(home / "data")
     # What has a name of its own is never a folder, and the command line means its own place.
@@ -357,11 +358,18 @@ own_tasks = st.fixed_dictionaries(
     {"name": words, "train": words, "dev": words, "text": words, "label": words},
     optional={"labels": st.lists(words), "kind": st.just("regress"), "pair": st.none() | words},
 )
+REQUIRED: dict[str, dict[str, Any]] = {
+    "temperature": {"temperature": 2},
+    "fixed": {"probabilities": {"a": 1.0}},
+    "cycle": {"ratio": {"a": 1}},
+    "schedule": {"phases": [{"a": 1.0}]},
+    "thompson": {"primary": "a"},
+}
 configs = st.builds(
     RunConfig,
     name=st.from_regex(r"\A[a-z0-9_][a-z0-9.+-]{0,8}\Z"),
     tasks=st.lists(words | own_tasks, min_size=1, max_size=3).map(tuple),
-    policy=st.sampled_from([{"name": cls.name} for cls in POLICIES])
+    policy=st.sampled_from([{"name": cls.name} | REQUIRED.get(cls.name, {}) for cls in POLICIES])
     | st.builds(
         lambda eta, epsilon: {"name": "own:Class", "eta": eta, "epsilon": epsilon},
         st.floats(1e-9, 1e9),

@@ -1,6 +1,7 @@
-"""The examples of docs/ run as their readers would run them."""
+"""The examples and pages of docs/ run as their readers would run them."""
 
 import ast
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,14 @@ import taskmix
 from taskmix.errors import UserError
 from taskmix.journal import read, without_times
 
-EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "experiments").rglob("*.md")),
+]
+EXAMPLES = ROOT / "docs" / "examples"
 PARTS = EXAMPLES / "own_parts"
 
 
@@ -119,3 +127,62 @@ def test_a_run_whose_model_was_made_in_python_is_not_resumed_without_it(tmp_path
         taskmix.resume(tmp_path / "run")
     with pytest.raises(UserError, match="expected a finished run"):
         taskmix.load(tmp_path / "run")
+
+
+def blocks(page: str) -> list[str]:
+    """Return the Python code of a page, block by block."""
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
+
+
+def block_with(page: str, text: str) -> str:
+    [block] = [block for block in blocks(page) if text in block]
+    return block
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", prose):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+def test_the_policy_on_the_page_of_policies_conforms() -> None:
+    from taskmix.testing import PolicyConformance
+
+    names: dict[str, Any] = {}
+    exec(block_with("docs/policies.md", "class Hardest"), names)
+    kit = type("Kit", (PolicyConformance,), {"make": lambda self, tasks: names["Hardest"](tasks)})()
+    for name in dir(kit):
+        test = getattr(kit, name)
+        if name.startswith("test_") and test.__code__.co_argcount == 1:
+            test()
+
+
+def test_the_loop_of_the_readme_runs() -> None:
+    losses = iter(range(1, 100))
+    names: dict[str, Any] = {
+        "budget": 5,
+        "batches": {task: iter(range(9)) for task in ("cola", "rte", "sst2")},
+        "my_train_step": lambda batch: (1 / next(losses), 0.1),
+    }
+    exec(block_with("README.md", "policy.ask(rng)"), names)
+    assert names["draw"].number == 5
+
+
+def test_the_run_on_the_page_of_run_files_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = block_with("docs/run-files.md", "digits/left").replace('"steps": 200', '"steps": 2')
+    exec(code, {})
+    assert (tmp_path / "runs/digits/scores.json").exists()
+
+
+def test_public_names_of_the_pages_are_there() -> None:
+    """Snippets of the pages import only what exists."""
+    for page in PAGES:
+        for block in blocks(str(page.relative_to(ROOT))):
+            for line in re.findall(r"^from taskmix\S* import [^(]*$", block, re.M):
+                if "integrations" not in line:  # their libraries are extras
+                    exec(line, {})

@@ -30,8 +30,8 @@ from taskmix.families import FAMILIES
 from taskmix.journal import read, repair
 from taskmix.models import saving
 from taskmix.report.comparison_body import comparison_body
-from taskmix.report.folder import read_folder
 from taskmix.report.run_body import run_body
+from taskmix.report.run_data import read_run
 from taskmix.run_info import RunInfo
 from taskmix.studies.improve import improve_runs
 from taskmix.tasks.encoding import encode
@@ -257,7 +257,7 @@ def test_journals_are_read_or_refused(
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     with sentence():
         list(read(path))
-        run = read_folder(folder)
+        run = read_run(folder)
         run_body(run)
         comparison_body({"one": [run], "again": [run]}, "one")
     with sentence(), warnings.catch_warnings(action="ignore"):  # so few draws teach little

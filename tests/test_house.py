@@ -13,7 +13,7 @@ SOURCE = Path(taskmix.__file__).parent
 
 # Each line may use itself and the lines above it. Rooms on one line do not use each other.
 ORDER = [
-    ["errors", "files", "records", "run_info", "rng"],
+    ["errors", "files", "records", "run_info", "rng", "tables"],
     ["tasks"],
     ["models"],
     ["uncertainty"],
@@ -21,11 +21,11 @@ ORDER = [
     ["families"],
     ["journal", "testing"],
     ["config"],
-    ["training", "mixing"],
+    ["mixing"],
+    ["training"],
     ["offpolicy", "search", "bandit"],
     ["studies"],
     ["report", "integrations"],
-    ["progress"],
     ["cli"],
     ["__main__"],
 ]
@@ -62,6 +62,15 @@ def test_a_room_uses_only_the_rooms_above_it(path: Path) -> None:
     for other in rooms_used(path):
         assert FLOOR[other] < FLOOR[room], f"{room} may not use {other}"
         assert other not in APART.get(room, ()), f"{room} may not use {other}"
+
+
+def test_only_the_changelog_has_the_old_name() -> None:
+    old = "bur" + "sar"
+    root = Path(__file__).parent.parent
+    listed = subprocess.run(
+        ["git", "grep", "--untracked", "-il", old], cwd=root, capture_output=True, text=True
+    )
+    assert listed.stdout.split() == ["CHANGELOG.md"]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import taskmix
 from taskmix.errors import RunInterruptedError, UserError
 from taskmix.journal import (
     FORMAT,
-    MOST_FULL,
+    MAX_FULL_TASKS,
     Diagnostics,
     Evaluation,
     Journal,
@@ -74,9 +74,9 @@ def test_every_record_comes_back_as_it_was(path: Path) -> None:
 
 
 def test_a_draw_is_written_with_its_own_propensity(path: Path) -> None:
-    outcome = replace(drawn([0.1, 0.9]), tokens=99)
+    outcome = replace(drawn([0.1, 0.9]), examples=16, tokens=99)
     with Journal.create(path, opening(names(2))) as journal:
-        journal.draw(1, outcome, examples=16)
+        journal.draw(1, outcome)
     _, shares, step = read(path)
     assert shares == Shares(1, [0.1, 0.9])
     assert step == Step(
@@ -188,7 +188,7 @@ def changing(count: int, step: int) -> Outcome:
 def test_beyond_64_tasks_a_changing_distribution_is_thinned_but_propensities_are_not(
     path: Path,
 ) -> None:
-    count, steps = MOST_FULL + 16, 50
+    count, steps = MAX_FULL_TASKS + 16, 50
     outcomes = [changing(count, step) for step in range(1, steps + 1)]
     with Journal.create(path, opening(names(count))) as journal:
         for step, outcome in enumerate(outcomes, 1):
@@ -200,9 +200,9 @@ def test_beyond_64_tasks_a_changing_distribution_is_thinned_but_propensities_are
 
 
 def test_at_64_tasks_every_change_is_written(path: Path) -> None:
-    with Journal.create(path, opening(names(MOST_FULL))) as journal:
+    with Journal.create(path, opening(names(MAX_FULL_TASKS))) as journal:
         for step in range(1, 6):
-            journal.draw(step, changing(MOST_FULL, step))
+            journal.draw(step, changing(MAX_FULL_TASKS, step))
     assert [record.step for record in shares_in(path)] == [1, 2, 3, 4, 5]
 
 
@@ -217,8 +217,9 @@ def test_200_000_steps_stay_under_100_megabytes_though_the_distribution_changes_
         for step, shares in enumerate(tables, 100_001):
             number = step % count
             draw = taskmix.Draw(tasks[number], number, shares, step)
-            outcome = Outcome(draw, loss=float(shares[0]), gain=-float(shares[1]), tokens=1999)
-            journal.draw(step, outcome, examples=16, seconds=0.0123)
+            loss, gain = float(shares[0]), -float(shares[1])
+            outcome = Outcome(draw, loss=loss, gain=gain, examples=16, tokens=1999)
+            journal.draw(step, outcome, seconds=0.0123)
         assert (journal.position - first) * 200_000 / steps < 100e6
 
 
@@ -252,6 +253,7 @@ STEP = '{"kind": "step", "step": 1, "task": "a", "p": 0.5}'
         STEP.replace("0.5", '"half"'),
         STEP.replace('"a"', '"b"'),
         '{"kind": "shares", "step": 1, "shares": [0.5, 0.5]}',
+        '{"kind": "shares", "step": 1, "shares": [0.5]}',
         '{"kind": "selection", "step": 1, "candidates": {"b": 1}, "chosen": {"b": 1}, "used": 0}',
     ],
 )
@@ -276,7 +278,7 @@ def test_a_missing_journal_is_one_sentence(path: Path) -> None:
 def test_what_is_no_number_is_not_written(path: Path, loss: float) -> None:
     with Journal.create(path, opening(names(2))) as journal:
         before = journal.position
-        with pytest.raises(RunInterruptedError, match="step 1: one of its numbers is infinite"):
+        with pytest.raises(RunInterruptedError, match="step 1: expected finite numbers"):
             journal.append(Step(1, "a", 0.5, loss=loss))
         assert journal.position == before == path.stat().st_size
 

@@ -204,11 +204,11 @@ def test_rows_of_ones_own_files_are_held_out(tmp_path: Path) -> None:
     for wrong, words in (
         (own, "mood: expected a value for dev, or held_out, found none"),
         (both | {"test": str(tmp_path / "dev.csv")}, "held_out makes dev the test split"),
-        (own | {"held_out": 1}, "held_out: expected a number between 0 and 1, found 1"),
+        (own | {"held_out": 1}, "held_out: input should be less than 1, found 1"),
         (own | {"held_out": 0.2, "row": 2}, "unknown key 'row'; did you mean 'rows'"),
         (own | {"name": ""}, "expected a name of letters, found ''"),
         (own | {"name": None}, "expected a name of letters, found None"),
-        (own | {"train": None}, "mood: train: expected a file or a data set, found none"),
+        (own | {"train": None}, "mood: train: expected a file or a data set, found None"),
     ):
         with pytest.raises(UserError, match=words):
             library.run(config | {"tasks": [wrong]}, tmp_path / "wrong")

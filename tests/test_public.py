@@ -24,6 +24,12 @@ def test_dir_shows_the_public_names_and_nothing_else() -> None:
     assert all(getattr(taskmix, name) is not None for name in taskmix.__all__)
 
 
+def test_public_packages_are_attributes() -> None:
+    rooms = "bandit mixing models offpolicy policies search selection testing uncertainty weighting"
+    code = f"import taskmix; [getattr(taskmix, room).__all__ for room in {rooms.split()}]"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_what_is_not_public_is_not_there() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         taskmix.nothing  # noqa: B018

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from taskmix.cli import _spread
 from taskmix.studies.paired import LOSSES, SCORES
 
 Taskmix = Callable[..., Any]
@@ -69,8 +68,8 @@ def test_deciders_of_several_families_are_compared_over_parts_of_their_budgets(
 
 
 def test_a_range_below_zero_can_be_read() -> None:
-    assert _spread([-0.246, -0.104], SCORES) == "-17.5 (-24.6 to -10.4)"
-    assert _spread([-5.246, -5.104], LOSSES) == "5.175 (5.104 to 5.246)"
+    assert SCORES.spread([-0.246, -0.104]).text == "-17.5 (-24.6 to -10.4)"
+    assert LOSSES.spread([-5.246, -5.104]).text == "5.175 (5.104 to 5.246)"
 
 
 def test_the_report_of_a_quiet_run_or_study_is_made_later(
@@ -85,7 +84,7 @@ def test_the_report_of_a_quiet_run_or_study_is_made_later(
         said = taskmix("report", folder)
         assert (said.code, said.err) == (0, "")
         assert (folder / "report.html").exists()
-    assert "lowest to highest seed" in (study / "report.html").read_text()
+    assert "reaches from the lowest seed to the highest" in (study / "report.html").read_text()
     said = taskmix("report", tmp_path / "empty")
     assert said.code == 2
     assert "expected the folder of a run or of a study, found no journal.jsonl" in said.err

@@ -1,8 +1,8 @@
 """Taskmix spends a training budget across tasks.
 
-The names below are the public ones, and the rooms `bandit`, `mixing`, `models`, `offpolicy`,
-`search`, `selection`, `testing`, `uncertainty` and `weighting` with the names in their `__all__`.
-Everything else is internal. Nothing is imported before it is used; torch least of all.
+The names below are public, and so are the packages `bandit`, `mixing`, `models`, `offpolicy`,
+`policies`, `search`, `selection`, `testing`, `uncertainty` and `weighting` with the names in their
+`__all__`. Everything else is internal. Nothing is imported before it is used; torch least of all.
 """
 
 from importlib import import_module
@@ -124,6 +124,7 @@ _ROOMS = frozenset(
         "mixing",
         "models",
         "offpolicy",
+        "policies",
         "search",
         "selection",
         "testing",
@@ -134,7 +135,7 @@ _ROOMS = frozenset(
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name, or a room, when it is first asked for."""
+    """Import a public name, or a public package, when it is first asked for."""
     if name == "__version__":
         from importlib.metadata import version
 
@@ -144,9 +145,9 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'taskmix' has no attribute {name!r}")
     module, _, called = _PLACES.get(name, "taskmix.policies").partition(":")
-    found = getattr(import_module(module), called or name)
-    globals()[name] = found
-    return found
+    public = getattr(import_module(module), called or name)
+    globals()[name] = public
+    return public
 
 
 def __dir__() -> list[str]:

@@ -1,18 +1,21 @@
-"""What can go wrong, sorted by whose fault it is.
+"""Errors and exit codes."""
 
-A user's mistake is one sentence and exit code 2. A fault of the world (a full disk, a loss that is
-not a number) leaves the run resumable and says how; exit code 1. A cluster that takes the machine
-away gets exit code 75, which means that the same run shall be resumed. Anything else is our bug and
-gets a traceback.
-"""
+# A user's mistake is one sentence and exit code 2. A full disk, or a loss that is not a number,
+# leaves the run resumable and says how; exit code 1. A cluster that takes the machine away gets
+# exit code 75, which means that the same run shall be resumed. Anything else is a bug of ours and
+# gets a traceback.
 
 import signal
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, get_args
 
-RESUME_ME = 75
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+EXIT_PREEMPTED = 75
 """The exit code of a run that was preempted: a checkpoint is there, resume it (EX_TEMPFAIL)."""
-PREEMPTING = (signal.SIGTERM, signal.SIGUSR1)
+PREEMPTION_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 """Signals by which clusters announce that a process has to end."""
 
 
@@ -29,27 +32,23 @@ class UserError(TaskmixError):
 
 
 class RunInterruptedError(TaskmixError):
-    """The world got in the way; the run folder is whole and the message says how to go on."""
+    """The run failed, but can be resumed; the message says how."""
 
 
 class StoppedError(TaskmixError):
-    """The user, or a cluster, asked the run to stop; a checkpoint was written.
+    """A signal stopped the run; a checkpoint was written.
 
     The exit code is 75 after SIGTERM and SIGUSR1, which mean that a cluster wants the machine back,
     and 130 after Ctrl-C.
-
-    Args:
-        message: the sentence for the user.
-        signal: the signal that asked.
     """
 
     def __init__(self, message: str, signal: int) -> None:
         super().__init__(message)
-        self.exit_code = RESUME_ME if signal in PREEMPTING else 128 + signal
+        self.exit_code = EXIT_PREEMPTED if signal in PREEMPTION_SIGNALS else 128 + signal
 
 
 def unknown(what: str, found: str, choices: Iterable[str], where: str = "") -> UserError:
-    """Return the sentence for a name that is not known, with the nearest known one if there is any.
+    """Return the error for an unknown name, with the nearest of the choices.
 
     >>> str(unknown("policy", "randm", ["random", "task_size"], "run.yaml, policy"))
     "run.yaml, policy: unknown policy 'randm'; did you mean 'random'? Choices: random, task_size."
@@ -59,3 +58,36 @@ def unknown(what: str, found: str, choices: Iterable[str], where: str = "") -> U
     hint = f"; did you mean {near[0]!r}?" if near else "."
     place = f"{where}: " if where else ""
     return UserError(f"{place}unknown {what} {found!r}{hint} Choices: {', '.join(names)}.")
+
+
+def explain(error: "ValidationError", model: Any = None, where: str = "", key: str = "key") -> str:
+    """Return one sentence about pydantic's first error: place, expected, found.
+
+    The fields of `model`, the validated class, are the choices for an unknown key; the sentence
+    calls it a `key`.
+    """
+    first, *rest = error.errors()
+    more = f" (and {len(rest)} more)" if rest else ""
+    path = [str(part) for part in first["loc"] if part not in _UNION_MEMBERS]
+    if first["type"] == "extra_forbidden" and model is not None:
+        place = ": ".join(filter(None, (where, ".".join(path[:-1])))) or "run"
+        return str(unknown(key, path[-1], _keys(model, first["loc"][:-1]), place)) + more
+    place = "".join(f"{part}: " for part in (where, ".".join(path)) if part)
+    if first["type"] == "missing":
+        return f"{place}expected a value, found none{more}"
+    message = first["msg"].removeprefix("Value error, ")
+    found = "" if ", found " in message else f", found {first['input']!r:.60}"
+    return f"{place}{message[0].lower()}{message[1:]}{found}{more}"
+
+
+_UNION_MEMBERS = ("str", "int", "float", "dict[str,any]")
+"""Parts of a place that name a member of a union, not a key of the user's."""
+
+
+def _keys(model: Any, path: Iterable[Any]) -> list[str]:
+    for part in path:
+        section = model.model_fields[part].annotation
+        # A section that may be left out is `Section | None`.
+        sections = [member for member in get_args(section) if hasattr(member, "model_fields")]
+        model = sections[0] if sections else section
+    return [field.alias or name for name, field in model.model_fields.items()]

@@ -1,4 +1,4 @@
-"""The families of deciders, and all that the rest of the house has to know of each."""
+"""The families of deciders: policies, selectors and weightings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,43 +6,32 @@ from importlib import import_module
 from typing import Any
 
 from taskmix.policies import POLICIES, Policy
-from taskmix.policies.record import Step
+from taskmix.policies.base import Step
 from taskmix.records import UnitRecord
 from taskmix.selection import SELECTORS, Selector
-from taskmix.selection.record import SelectionStep
+from taskmix.selection.base import SelectionStep
 from taskmix.weighting import WEIGHTINGS, Weighting
-from taskmix.weighting.record import Round
+from taskmix.weighting.base import Round
 
 Decider = Policy | Selector | Weighting
 
 
 @dataclass(frozen=True)
 class Family:
-    """A way to decide. A new one is a row of `FAMILIES`, a room, a driver and a figure.
+    """A kind of decider.
 
-    The driver and the figure live in rooms below this one and load torch and plotly, so they are
-    named here and imported when they are needed.
-
-    Args:
-        key: the key of a run file that names a decider of this family.
-        base: the base class of its deciders.
-        members: the deciders that have names of their own.
-        unit: what a budget counts: a key of a run file's `budget`.
-        record: what the journal keeps of one unit.
-        driver: `module:Class` of the driver that asks it.
-        figure: module of its figure: `draw(history)` with a `CAPTION`.
+    A new one is a row of `FAMILIES`, a package, a driver and a figure in
+    `taskmix.report.figures.deciders`.
     """
 
-    key: str
-    base: type[Any]
+    key: str  # of a run file, under which it names the decider
+    base: type[Any]  # of its deciders
     members: tuple[type[Decider], ...]
-    unit: str
-    record: type[UnitRecord]
-    driver: str
-    figure: str
+    unit: str  # of the budget: a key of a run file's `budget`
+    record: type[UnitRecord]  # of one unit in the journal
+    driver: str  # `module:Class`; imported when it is needed, because it loads torch
 
     def load_driver(self) -> Any:
-        """Return the driver's class."""
         module, _, name = self.driver.partition(":")
         return getattr(import_module(module), name)
 
@@ -57,7 +46,6 @@ FAMILIES: Mapping[str, Family] = {
             unit="steps",
             record=Step,
             driver="taskmix.training.policy:PolicyDriver",
-            figure="taskmix.report.figures.shares",
         ),
         Family(
             key="selection",
@@ -66,7 +54,6 @@ FAMILIES: Mapping[str, Family] = {
             unit="steps",
             record=SelectionStep,
             driver="taskmix.training.selecting:SelectionDriver",
-            figure="taskmix.report.figures.selection",
         ),
         Family(
             key="weighting",
@@ -75,7 +62,6 @@ FAMILIES: Mapping[str, Family] = {
             unit="rounds",
             record=Round,
             driver="taskmix.training.weighting:WeightingDriver",
-            figure="taskmix.report.figures.weighting",
         ),
     )
 }

@@ -1,27 +1,31 @@
-"""Writing files and folders so that they are whole or not there."""
+"""Atomic writes of files and folders, and the cache."""
 
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import Path
+from typing import TypeVar
 
-MAKING = ".making-"
-"""In the name of what is not finished yet."""
+T = TypeVar("T")
+
+UNFINISHED_MARK = ".making-"
+"""In the names of files and folders that are not finished yet."""
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a text file aside, then put it in place."""
+    """Write a text file atomically."""
     with whole_file(path) as aside:
         aside.write_text(text, encoding="utf-8")
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Give a path to write to, which takes its name once all of it is on the disk."""
+    """Give a path to write to; the file gets its name once all of it is on the disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}{MAKING}", dir=path.parent)
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}{UNFINISHED_MARK}", dir=path.parent)
     os.close(descriptor)
     aside = Path(name)
     try:
@@ -35,17 +39,13 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def whole_folder(path: Path, *, same: bool = False) -> Iterator[Path]:
-    """Give a folder to write into, which takes its name once all of it is on the disk.
+    """Give a folder to write into; it gets its name once all of it is on the disk.
 
-    A folder that has the name already stays until the new one is whole, and gives way then.
-
-    Args:
-        path: the folder to make.
-        same: whether a folder of this name always has the same content, as in a cache; then one
-            that another process was quicker to make stays.
+    An older folder of that name stays until the new one is complete. With `same`, as in a cache,
+    every folder of that name has the same content, and one of another process is kept.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=f".{path.name}{MAKING}", dir=path.parent))
+    aside = Path(tempfile.mkdtemp(prefix=f".{path.name}{UNFINISHED_MARK}", dir=path.parent))
     try:
         made, old = aside / "new", aside / "old"
         made.mkdir()
@@ -65,9 +65,23 @@ def whole_folder(path: Path, *, same: bool = False) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def sweep(folder: Path) -> None:
-    """Remove what processes that were killed left unfinished right below a folder."""
-    for path in folder.glob(f".*{MAKING}*"):
+def cached(path: Path, build: Callable[[Path], object], load: Callable[[Path], T]) -> T:
+    """Load a file, or a folder (a path without suffix), of a cache; build it if it is missing."""
+    if not path.exists():
+        with whole_file(path) if path.suffix else whole_folder(path, same=True) as aside:
+            build(aside)
+    return load(path)
+
+
+def hash_of(content: str | bytes) -> str:
+    """Return the hash that caches, checkpoints and ranks compare."""
+    data = content.encode() if isinstance(content, str) else content
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+def sweep(*folders: Path) -> None:
+    """Remove the unfinished files and folders that killed processes left in the folders."""
+    for path in (path for folder in folders for path in folder.glob(f".*{UNFINISHED_MARK}*")):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:

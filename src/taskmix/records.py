@@ -1,4 +1,4 @@
-"""What every record of a journal has in common, and what a unit of a budget leaves behind."""
+"""Base classes of the records of a journal."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -15,20 +15,16 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class UnitRecord(Record, ABC):
-    """What one unit of a budget (a step, a round) was spent on and what came of it.
+    """The outcome of one unit of a budget: a step or a round.
 
-    Each family of deciders has a record of its own; reports and progress read all of them through
-    these methods.
-
-    Args:
-        step: which unit, counted from 1.
+    Each family of deciders has a subclass; reports and progress read all of them by these methods.
     """
 
-    step: int
+    step: int  # the number of the unit, from 1
 
     @abstractmethod
     def shares(self) -> Mapping[str, float]:
-        """Return each task's part in this unit; the parts sum to one."""
+        """Return each task's share of this unit; the shares sum to one."""
 
     @abstractmethod
     def training_losses(self) -> Mapping[str, float]:
@@ -36,7 +32,7 @@ class UnitRecord(Record, ABC):
 
     @abstractmethod
     def examples_of(self) -> Mapping[str, int]:
-        """Return how many examples of each task were trained on, as far as that is known."""
+        """Return the number of training examples of each task, as far as it is known."""
 
 
 def normalised(parts: Mapping[str, float]) -> dict[str, float]:

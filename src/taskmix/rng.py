@@ -1,10 +1,9 @@
-"""Random streams that depend on their name alone.
+"""Random streams that depend on a seed and a name alone."""
 
-Every stream is a counter-based generator (Philox) keyed by a seed and the words that say what it is
-for: `stream(seed, "order", task, epoch)`. Nothing draws from global state, so one task's data order
-does not depend on which other tasks were drawn, a resumed run needs no generator state to find its
-place again, and every rank of a distributed run takes the same decision without talking.
-"""
+# Every stream is a counter-based generator (Philox), keyed by a seed and words that name its use:
+# `stream(seed, "order", task, epoch)`. So the data order of a task does not depend on the tasks
+# drawn in between, a resumed run needs no stored generator state, and all ranks decide alike
+# without communication.
 
 from hashlib import blake2b
 from typing import Any
@@ -30,7 +29,7 @@ def stream(seed: int, *name: str | int) -> np.random.Generator:
 
 
 def seed_for(seed: int, *name: str | int) -> int:
-    """A 63-bit seed with this name, for generators that are not NumPy's (dropout in torch)."""
+    """Return a 63-bit seed with this name, for torch's generators."""
     return int.from_bytes(_digest(seed, *name)[:8], "little") >> 1
 
 
@@ -50,7 +49,7 @@ def state_of(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def restore(state: dict[str, Any]) -> np.random.Generator:
-    """Return the generator that `state_of` described, at the very place it was.
+    """Return the generator in the state that `state_of` returned.
 
     >>> rng = stream(7, "draws")
     >>> _ = rng.random(3)

@@ -1,4 +1,4 @@
-"""What a run tells its decider."""
+"""Facts about a run for its decider."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """What a policy or selector may know of the run it serves when a run file names it.
+    """The facts about a run that a policy or selector of a run file is made from.
 
     Args:
         sizes: training examples of each task; its keys are the tasks, in order.
         steps: the budget in optimiser steps.
         batch: examples in a batch.
         objective: the tasks that the run is scored on; all if empty.
-        batches: how many batches an epoch of each task has, where a batch is not `batch` examples.
+        batches: the batches of an epoch of the tasks whose batches are not of `batch` examples.
 
     >>> RunInfo({"rte": 160, "cb": 8}, steps=100, batch=16).epochs
     {'rte': 10.0, 'cb': 100.0}
@@ -37,9 +37,7 @@ class RunInfo:
 
     @property
     def epochs(self) -> dict[str, float]:
-        """How often each task's examples would be seen if it got every batch of the budget."""
-        return {task: self.steps / self._batches(task) for task in self.sizes}
-
-    def _batches(self, task: str) -> float:
-        """Return how many batches an epoch of a task has."""
-        return max(1.0, self.batches.get(task, self.sizes[task] / self.batch))
+        """The number of epochs of each task if it got every batch of the budget."""
+        batches = {task: size / self.batch for task, size in self.sizes.items()}
+        batches.update(self.batches)
+        return {task: self.steps / max(1.0, batches[task]) for task in self.sizes}

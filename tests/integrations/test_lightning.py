@@ -1,6 +1,5 @@
 """Lightning."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 import taskmix
+from resuming import Case, TestResuming, Train, check  # noqa: F401 (it is collected here)
 from taskmix.errors import UserError
 from taskmix.integrations.lightning import MixtureCallback, MixtureDataModule
 from taskmix.journal import Step, read
@@ -107,8 +107,8 @@ def fit(
     return module, model
 
 
-def host(**options: Any) -> Callable[[Any], Any]:
-    def train(case: Any) -> tuple[Any, nn.Module]:
+def training(**options: Any) -> Train:
+    def train(case: Case) -> tuple[Any, nn.Module]:
         module, model = fit(
             case.folder,
             stop=case.stop,
@@ -122,20 +122,13 @@ def host(**options: Any) -> Callable[[Any], Any]:
     return train
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_a_resumed_training_equals_one_that_was_not_stopped(
-    check: Any, workers: int, accumulate: int
-) -> None:
-    check(host(), workers, accumulate)
+@pytest.fixture
+def host() -> Train:
+    return training()
 
 
-def test_so_it_does_by_two_ranks(check_on_two_ranks: Any) -> None:
-    check_on_two_ranks(host())
-
-
-def test_so_it_does_with_one_decision_a_batch(check: Any) -> None:
-    check(host(decide="batch"), 0, 2)
+def test_a_resumed_training_with_one_decision_a_batch_does_too(tmp_path: Path) -> None:
+    check(training(decide="batch"), tmp_path, 0, 2)
 
 
 def steps(folder: Path) -> list[Step]:

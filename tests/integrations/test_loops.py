@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
 import taskmix
+from resuming import Case, TestResuming, Train, on_ranks  # noqa: F401 (it is collected here)
 from taskmix.errors import UserError
 from taskmix.mixing import Item, Key, Mixed, Mixer, RandomState, Shard, Tally, collate_by
 
@@ -46,7 +47,7 @@ def loss_of(model: nn.Module, batch: dict[str, Any]) -> Tensor:
     return nn.functional.cross_entropy(model(batch["task"], x), y)
 
 
-def mixture(case: Any, ranks: int) -> tuple[Mixed, Mixer]:
+def mixture(case: Case, ranks: int) -> tuple[Mixed, Mixer]:
     mixed, policy = Mixed(data()), taskmix.Exp3S(NAMES, eta=0.1)
     draws = ranks * case.accumulate
     mixer = Mixer(policy, mixed.sizes, 8, seed=3, batches=draws, journal=case.journal)
@@ -58,7 +59,7 @@ def again(model: nn.Module, batch: dict[str, Any], state: RandomState) -> Tensor
         return loss_of(model, batch)
 
 
-def torch_loop(case: Any) -> tuple[Mixer, nn.Module]:
+def torch_loop(case: Case) -> tuple[Mixer, nn.Module]:
     ranks, rank = (dist.get_world_size(), dist.get_rank()) if dist.is_initialized() else (1, 0)
     mixed, mixer = mixture(case, ranks)
     net = Net()
@@ -105,7 +106,7 @@ def torch_loop(case: Any) -> tuple[Mixer, nn.Module]:
     return mixer, net
 
 
-def accelerate_loop(case: Any) -> tuple[Mixer, nn.Module]:
+def accelerate_loop(case: Case) -> tuple[Mixer, nn.Module]:
     accelerator = accelerate.Accelerator(
         cpu=True,
         gradient_accumulation_steps=case.accumulate,
@@ -153,18 +154,10 @@ def accelerate_loop(case: Any) -> tuple[Mixer, nn.Module]:
     return mixer, net
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("accumulate", [1, 2])
-@pytest.mark.parametrize("loop", [torch_loop, accelerate_loop])
-def test_a_resumed_training_equals_one_that_was_not_stopped(
-    check: Any, loop: Any, workers: int, accumulate: int
-) -> None:
-    check(loop, workers, accumulate)
-
-
-@pytest.mark.parametrize("loop", [torch_loop, accelerate_loop])
-def test_so_it_does_by_two_ranks(check_on_two_ranks: Any, loop: Any) -> None:
-    check_on_two_ranks(loop)
+@pytest.fixture(params=[torch_loop, accelerate_loop])
+def host(request: pytest.FixtureRequest) -> Train:
+    loop: Train = request.param
+    return loop
 
 
 def test_the_loader_draws_nothing_where_dropout_does() -> None:
@@ -245,7 +238,7 @@ def test_accelerate_resumes_by_skipping_blank_batches() -> None:
     assert [(b["draw"], b["task"]) for b in (next(skipping) for _ in range(3))] == draws[3:]
 
 
-def test_heads_that_a_step_does_not_use_need_a_word_to_ddp(on_ranks: Any) -> None:
+def test_heads_that_a_step_does_not_use_need_a_word_to_ddp() -> None:
     def steps(**options: bool) -> None:
         model = DistributedDataParallel(Net(), **options)
         for task in NAMES:
@@ -260,7 +253,7 @@ def test_heads_that_a_step_does_not_use_need_a_word_to_ddp(on_ranks: Any) -> Non
     on_ranks(work)
 
 
-def test_what_all_ranks_are_told_is_the_mean_over_their_batches(on_ranks: Any) -> None:
+def test_what_all_ranks_are_told_is_the_mean_over_their_batches() -> None:
     def work() -> None:
         mixer = Mixer(taskmix.Random(["a"]), {"a": 9}, 2, seed=1, batches=2)
         number = next(iter(mixer))[0].draw

@@ -2,7 +2,6 @@
 
 import pickle
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,13 @@ from torch import nn
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
 import taskmix
+from resuming import Case, TestResuming, Train, stop_after  # noqa: F401 (it is collected here)
 from taskmix.integrations.sentence_transformers import MixtureSentenceTransformerTrainer
 from taskmix.journal import Step, read
 
 NAMES = ["nli", "sts", "dup"]
+# Accelerate's, of torch, by two ranks.
+pytestmark = pytest.mark.filterwarnings("ignore:`broadcast_buffers` is deprecated:FutureWarning")
 
 
 @pytest.fixture(scope="module")
@@ -93,44 +95,20 @@ def trainer(folder: Path, encoder: Path, **options: Any) -> MixtureSentenceTrans
     return made
 
 
-class Stop(transformers.TrainerCallback):  # type: ignore[misc]
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        control.should_training_stop = state.global_step == self.step
-
-
-def host(encoder: Path, **options: Any) -> Callable[[Any], Any]:
-    def train(case: Any) -> tuple[Any, nn.Module]:
+@pytest.fixture
+def host(encoder: Path) -> Train:
+    def train(case: Case) -> tuple[Any, nn.Module]:
         made = trainer(
             case.folder,
             encoder,
             gradient_accumulation_steps=case.accumulate,
             dataloader_num_workers=case.workers,
-            callbacks=[Stop(case.stop)],
-            **options,
+            callbacks=[stop_after(case.stop)],
         )
-        made.train(
-            resume_from_checkpoint=str(case.folder / "checkpoint-3") if case.resume else None
-        )
+        made.train(resume_from_checkpoint=case.checkpoint)
         return made.mixer, made.model
 
     return train
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_a_resumed_training_equals_one_that_was_not_stopped(
-    check: Any, encoder: Path, workers: int, accumulate: int
-) -> None:
-    check(host(encoder), workers, accumulate)
-
-
-# Accelerate's, of torch.
-@pytest.mark.filterwarnings("ignore:`broadcast_buffers` is deprecated:FutureWarning")
-def test_so_it_does_by_two_ranks(check_on_two_ranks: Any, encoder: Path) -> None:
-    check_on_two_ranks(host(encoder))
 
 
 @pytest.mark.parametrize("sampler", ["batch_sampler", "no_duplicates"])

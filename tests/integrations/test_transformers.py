@@ -1,7 +1,6 @@
 """The Trainer of transformers."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,13 @@ from transformers import (
 )
 
 import taskmix
+from resuming import (  # noqa: F401 (the tests are collected here)
+    Case,
+    TestResuming,
+    Train,
+    check,
+    stop_after,
+)
 from taskmix.errors import UserError
 from taskmix.integrations.transformers import MixtureMixin, MixtureTrainer
 from taskmix.journal import Step, read
@@ -97,42 +103,25 @@ def trainer(
     return made  # type: ignore[return-value]
 
 
-class Stop(transformers.TrainerCallback):  # type: ignore[misc]
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        control.should_training_stop = state.global_step == self.step
-
-
-def host(**options: Any) -> Callable[[Any], Any]:
-    def train(case: Any) -> tuple[Any, nn.Module]:
+def training(**options: Any) -> Train:
+    def train(case: Case) -> tuple[Any, nn.Module]:
         workers = {"dataloader_num_workers": case.workers}
         ahead = {"dataloader_prefetch_factor": 2} if case.workers else {}
         made = trainer(
             case.folder,
             gradient_accumulation_steps=case.accumulate,
-            callbacks=[Stop(case.stop)],
+            callbacks=[stop_after(case.stop)],
             **(workers | ahead | options),
         )
-        made.train(
-            resume_from_checkpoint=str(case.folder / "checkpoint-3") if case.resume else None
-        )
+        made.train(resume_from_checkpoint=case.checkpoint)
         return made.mixer, made.model
 
     return train
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_a_resumed_training_equals_one_that_was_not_stopped(
-    check: Any, workers: int, accumulate: int
-) -> None:
-    check(host(), workers, accumulate)
-
-
-def test_so_it_does_by_two_ranks(check_on_two_ranks: Any) -> None:
-    check_on_two_ranks(host())
+@pytest.fixture
+def host() -> Train:
+    return training()
 
 
 @pytest.mark.parametrize(
@@ -146,8 +135,10 @@ def test_so_it_does_by_two_ranks(check_on_two_ranks: Any) -> None:
     ],
     ids=lambda options: next(iter(options)),
 )
-def test_so_it_does_with_other_settings(check: Any, options: dict[str, Any]) -> None:
-    check(host(**options), 0, 2)
+def test_a_resumed_training_with_other_settings_does_too(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    check(training(**options), tmp_path, 0, 2)
 
 
 def steps(folder: Path) -> list[Step]:
@@ -388,7 +379,7 @@ def test_what_is_wrong_is_said_in_a_sentence(tmp_path: Path) -> None:
         trainer(tmp_path, decide="epoch")
     with pytest.raises(UserError, match=r"^policy thompson: expected one that .* needs DevScore"):
         trainer(tmp_path, policy=taskmix.Thompson(NAMES, primary="easy"))
-    with pytest.raises(UserError, match=r"^eval_dataset: expected names other than mean"):
+    with pytest.raises(UserError, match=r"^eval_dataset: expected another name than mean"):
         trainer(tmp_path, eval_dataset={"mean": data()["easy"]})
     with pytest.raises(UserError, match=r"^auto_find_batch_size: expected False"):
         trainer(tmp_path, auto_find_batch_size=True)

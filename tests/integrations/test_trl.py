@@ -1,7 +1,6 @@
 """The SFTTrainer of TRL."""
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from trl import SFTConfig
 
 import taskmix
+from resuming import Case, TestResuming, Train, stop_after  # noqa: F401 (it is collected here)
 from taskmix.integrations.trl import MixtureSFTTrainer
 from taskmix.journal import Step, read
 
@@ -80,41 +80,20 @@ def trainer(folder: Path, **options: Any) -> MixtureSFTTrainer:
     return made
 
 
-class Stop(transformers.TrainerCallback):  # type: ignore[misc]
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        control.should_training_stop = state.global_step == self.step
-
-
-def host(**options: Any) -> Callable[[Any], Any]:
-    def train(case: Any) -> tuple[Any, nn.Module]:
+@pytest.fixture
+def host() -> Train:
+    def train(case: Case) -> tuple[Any, nn.Module]:
         made = trainer(
             case.folder,
             gradient_accumulation_steps=case.accumulate,
             dataloader_num_workers=case.workers,
-            callbacks=[Stop(case.stop)],
-            **options,
+            packing=case.workers > 0,
+            callbacks=[stop_after(case.stop)],
         )
-        made.train(
-            resume_from_checkpoint=str(case.folder / "checkpoint-3") if case.resume else None
-        )
+        made.train(resume_from_checkpoint=case.checkpoint)
         return made.mixer, made.model
 
     return train
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_a_resumed_training_equals_one_that_was_not_stopped(
-    check: Any, workers: int, accumulate: int
-) -> None:
-    check(host(packing=workers > 0), workers, accumulate)
-
-
-def test_so_it_does_by_two_ranks(check_on_two_ranks: Any) -> None:
-    check_on_two_ranks(host())
 
 
 def test_each_set_is_packed_by_itself(tmp_path: Path) -> None:
@@ -125,7 +104,7 @@ def test_each_set_is_packed_by_itself(tmp_path: Path) -> None:
         assert all(set(row) <= own for row in rows)
         assert len(rows) < len(plain.training_sets[name]) == SIZES[name]
         assert sum(map(len, rows)) == sum(map(len, plain.training_sets[name]["input_ids"]))
-    assert packed.mixer._recorder._opening.sizes["math"] < SIZES["math"]
+    assert packed.mixer.orders["math"].settings()["size"] < SIZES["math"]
 
 
 class Curious(taskmix.Random):

@@ -10,7 +10,7 @@ import pytest
 import taskmix
 from taskmix.errors import UserError
 from taskmix.journal import Opening, Step, read
-from taskmix.mixing import ItemOrder, Key, Mixer, Shard
+from taskmix.mixing import Decisions, ItemOrder, Key, Mixer, Shard
 
 SIZES = {"a": 20, "b": 50, "c": 7}
 LOSSES = {"a": 1.0, "b": 2.0, "c": 0.5}
@@ -48,7 +48,7 @@ def test_a_batch_has_one_task_and_full_size_unless_its_data_set_is_smaller() -> 
 
 def test_the_draws_are_those_of_the_policy_alone() -> None:
     policy, mixer = taskmix.Random(list(SIZES)), make(policy=taskmix.Random(list(SIZES)))
-    rng = taskmix.mixing.mixer.Decisions(policy, {}, 1, seed=3)._rng
+    rng = Decisions(policy, seed=3).rng
     assert [task for _, task, _ in train(mixer, 30)] == [policy.ask(rng).task for _ in range(30)]
 
 
@@ -210,6 +210,27 @@ def test_what_is_wrong_is_said_in_a_sentence(tmp_path: Path) -> None:
         Shard(make(), 2, 2)
 
 
+def test_a_measurement_that_nobody_knows_is_said_and_leaves_the_draw_open() -> None:
+    mixer = make()
+    next(iter(mixer))
+    with pytest.raises(
+        UserError, match=r"^draw 1: unknown measurement 'lose'; did you mean 'loss'"
+    ):
+        mixer.settle(1, lose=1.0)
+    mixer.settle(1, loss=1.0)
+
+
+def test_places_that_version_0_1_called_taken_are_understood() -> None:
+    mixer = make()
+    train(mixer, 5)
+    state = mixer.state_dict()
+    for place in state["orders"].values():
+        place["taken"] = place.pop("place")
+    resumed = make()
+    resumed.load_state_dict(state)
+    assert train(resumed, 9) == train(mixer, 9)
+
+
 def test_a_batch_is_settled_once() -> None:
     mixer = make()
     train(mixer, 2)
@@ -233,7 +254,7 @@ def test_a_state_of_other_data_sets_is_refused() -> None:
     ):
         with pytest.raises(UserError, match=rf"^state, {what}: expected .*, found"):
             other.load_state_dict(state)
-    with pytest.raises(UserError, match=r"^state: expected what state_dict returned"):
+    with pytest.raises(UserError, match=r"^state: expected the result of state_dict"):
         make().load_state_dict({})
 
 

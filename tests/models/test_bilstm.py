@@ -22,9 +22,8 @@ from taskmix.models.tokenizers import pretrained_tokenizer
 from taskmix.tasks.batches import FROZEN_STATES
 from taskmix.tasks.kinds import Classify
 from taskmix.training.assembly import assemble
+from taskmix.training.frozen_states import WordStates
 from taskmix.training.run import resume_run, run
-from taskmix.training.watching import Watchers
-from taskmix.training.word_states import WordStates
 
 SPEC = {"encoder": "bilstm", "layers": 2, "width": 8, "depth": 1, "max_length": 24}
 WORDS = ["red", "blue", "green", "apple", "car", "house", "tree", "river"]
@@ -107,10 +106,10 @@ def test_the_places_of_texts_are_those_of_their_tokens() -> None:
     second = torch.tensor([[0, 0, 1, 1, 0], [0, 1, 1, 1, 1]])
     values = torch.arange(10.0).reshape(2, 5)
     first, other = texts_of(mask, second)
-    assert first.taken(values).tolist() == [[0, 1], [5, 6]]
+    assert first.gather(values).tolist() == [[0, 1], [5, 6]]
     assert first.lengths.tolist() == [2, 1]
-    assert other.taken(values).tolist()[1] == [6, 7, 8, 9]
-    back = other.put(other.taken(values)[..., None], torch.full((2, 5, 1), -1.0))[..., 0]
+    assert other.gather(values).tolist()[1] == [6, 7, 8, 9]
+    back = other.scatter(other.gather(values)[..., None], torch.full((2, 5, 1), -1.0))[..., 0]
     assert back.tolist() == [[-1, -1, 2, 3, -1], [-1, 6, 7, 8, 9]]
 
 
@@ -169,7 +168,9 @@ def test_a_split_that_would_take_too_much_room_is_read_each_time(
     [entry] = parts.prepared
     plain = {name: v for name, v in entry.train.ragged.items() if name != FROZEN_STATES}
     encoder = parts.model.encoder
-    states = WordStates(encoder, config, tmp_path / "other", Watchers(), room=1000)
+    states = WordStates(
+        encoder, batch=8, device=torch.device("cpu"), cache=tmp_path / "other", max_bytes=1000
+    )
     from dataclasses import replace
 
     with caplog.at_level(logging.WARNING):

@@ -13,7 +13,8 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from taskmix.errors import UserError
-from taskmix.models.encoders import build_text_encoder, quiet
+from taskmix.models.build import build_text_encoder
+from taskmix.models.encoders import quiet
 from taskmix.models.spec import ModelSpec
 from taskmix.models.tokenizers import pretrained_tokenizer
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from taskmix.models.lenet import LeNet
+from taskmix.models.images import LeNet
 
 
 def convolved_pooled_rectified(image, weight, bias):

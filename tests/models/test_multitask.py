@@ -4,9 +4,9 @@ import torch
 from torch import nn
 
 from taskmix.models import build
-from taskmix.models.encoders import CNN, ImageEncoder, Representation, TextEncoder, pool
-from taskmix.models.heads import LinearHead, TwoLayerHead
-from taskmix.models.multitask import MultiTaskModel, key
+from taskmix.models.encoders import Representation, TextEncoder, pool
+from taskmix.models.images import CNN, ImageEncoder
+from taskmix.models.multitask import LinearHead, MultiTaskModel, TwoLayerHead, key
 from taskmix.models.spec import ModelSpec, Pooling
 from taskmix.tasks.batches import ready_batch
 from taskmix.tasks.kinds import Classify, Kind, Regress, Tag

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taskmix
+from experiments.coverage.simulation import Cell, coverage
 from taskmix.errors import UserError
 from taskmix.offpolicy import (
     ClippedImportanceSampling,
@@ -27,7 +28,6 @@ from taskmix.offpolicy import (
 )
 from taskmix.policies import Annealed, Cycle, Outcome, Policy, Schedule, Stratified
 from taskmix.rng import stream
-from taskmix.studies.coverage import Cell, coverage
 
 METHODS = ["is", "wis", "clipped_is", "dm", "dr", "sndr", "switch_dr"]
 TASKS = ["a", "b", "c", "d"]
@@ -230,7 +230,7 @@ def test_importance_sampling_is_unbiased_and_weighting_steadies_it() -> None:
     ],
 )
 def test_95_percent_intervals_cover_the_truth_95_percent_of_the_time(cell: Cell) -> None:
-    """A part of the grid of `scripts/coverage.py`."""
+    """A part of the grid of `experiments.coverage`."""
     for method, found in coverage(cell, logs=300).items():
         assert found.given > 250, method
         # At exactly 95% a share beyond 91% or 98.7% comes up for 3 seeds in 1,000.

@@ -1,4 +1,4 @@
-"""A policy that returns no distribution is found out at its draw, in one sentence."""
+"""No distribution, or a state that does not fit, is refused in one sentence."""
 
 import json
 
@@ -7,6 +7,7 @@ import pytest
 
 from taskmix import Outcome, Policy, Random
 from taskmix.errors import UserError
+from taskmix.policies import ToldDraws
 from taskmix.rng import stream
 
 
@@ -126,3 +127,64 @@ def test_a_learning_policy_without_state_is_found_out_when_it_is_resumed():
     state = json.loads(json.dumps(policy.state_dict()))
     with pytest.raises(UserError, match="policy forgetful, draw 2: expected the distribution that"):
         Forgetful(["a", "b"]).load_state_dict(state)
+
+
+class Declared(Random):
+    """Names what changes, and writes neither `_state` nor `_load`."""
+
+    name = "declared"
+    _saved = ("_losses", "_count", "_seen", "inner")
+
+    def __init__(self, tasks):
+        super().__init__(tasks)
+        self._losses = np.ones(len(self.tasks))
+        self._count = 0
+        self._seen: list[list[int]] = []
+        self.inner = ToldDraws()
+
+    def tell(self, outcome):
+        if self.inner.first(outcome.draw.number):
+            self._losses[outcome.draw.index] = outcome.loss
+            self._count += 0.5
+            self._seen.append([outcome.draw.number])
+
+
+def declared_state():
+    policy, rng = Declared(["a", "b"]), stream(1, "declared")
+    policy.tell(Outcome(policy.ask(rng), loss=3.0))
+    return policy, json.loads(json.dumps(policy.state_dict()))
+
+
+def test_what_a_policy_declares_is_saved_and_restored():
+    policy, state = declared_state()
+    assert {"losses", "count", "seen", "inner"} < set(state)
+    restored = Declared(["a", "b"])
+    restored.load_state_dict(state)
+    assert restored.state_dict() == policy.state_dict()
+    again, rng = json.loads(json.dumps(state)), stream(2, "declared")
+    restored.tell(Outcome(restored.ask(rng), loss=2.0))
+    assert state == again, "what is learned later is not written into a loaded state"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("losses", [1.0], r"an array of float64 with the shape \(2,\)"),
+        ("losses", [[1.0], [2.0, 3.0]], r"an array of float64 with the shape \(2,\)"),
+        ("losses", ["x", "y"], r"an array of float64 with the shape \(2,\)"),
+        ("losses", None, r"an array of float64 with the shape \(2,\)"),
+        ("count", "three", "a Number"),
+        ("seen", {}, "a list"),
+    ],
+)
+def test_a_state_of_another_shape_or_type_is_refused_in_one_sentence(key, value, expected):
+    _, state = declared_state()
+    with pytest.raises(UserError, match=f"^state, {key}: expected {expected}, found "):
+        Declared(["a", "b"]).load_state_dict(state | {key: value})
+
+
+def test_a_state_without_a_declared_value_is_refused_in_one_sentence():
+    _, state = declared_state()
+    del state["losses"]
+    with pytest.raises(UserError, match=r"^state: expected a value for 'losses', found "):
+        Declared(["a", "b"]).load_state_dict(state)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskmix.policies.fitted_lines import _KEPT, FittedLines
+from taskmix.policies.lines import _DECAYS, FittedLines
 
 values = st.lists(st.floats(-5, 5), min_size=2, max_size=30)
 
@@ -29,7 +29,7 @@ def slope_of(points, kept):
 @given(values)
 def test_every_line_is_least_squares(points):
     slopes = followed(points).state_dict()["rises"][0]
-    for slope, kept in zip(slopes, _KEPT.tolist(), strict=True):
+    for slope, kept in zip(slopes, _DECAYS.tolist(), strict=True):
         assert slope == pytest.approx(slope_of(points, kept), abs=1e-6)
 
 

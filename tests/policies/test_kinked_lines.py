@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskmix.policies.kinked_lines import KinkedLines
+from taskmix.policies.lines import KinkedLines
 from taskmix.rng import stream
 
 values = st.lists(st.floats(-5, 5), min_size=12, max_size=47)

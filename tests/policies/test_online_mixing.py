@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from taskmix import ADO, ODM, Aioli, DoGE, Outcome
-from taskmix.policies.scaling_law import Law, fit, smoothed
+from taskmix.policies.ado import Law, fit, smoothed
 from taskmix.policies.signals import Alignment, DevLosses
 from taskmix.rng import stream
 from taskmix.run_info import RunInfo
@@ -200,7 +200,7 @@ def test_a_task_that_is_not_drawn_repeats_its_loss():
 
 
 def test_the_log_of_ado_stays_bounded(monkeypatch):
-    monkeypatch.setattr("taskmix.policies.ado._KEPT", 100)
+    monkeypatch.setattr("taskmix.policies.ado._MAX_LOG", 100)
     policy = ADO(NAMES, every=10_000)
     course(policy, 1000, falling)
     assert len(policy.state_dict()["log"]) <= 100

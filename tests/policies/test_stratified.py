@@ -102,5 +102,5 @@ def test_propensities_and_learning_are_the_policys_own():
 
 @pytest.mark.parametrize("policy", [Cycle({"a": 1}), Thompson(["a"], "a")])
 def test_a_policy_with_a_rule_of_its_own_is_refused(policy):
-    with pytest.raises(ValueError, match=f"found {policy.name}, which has a rule of its own"):
+    with pytest.raises(ValueError, match=f"found {policy.name}, which draws by its own rule"):
         Stratified(policy)

@@ -8,7 +8,7 @@ from scipy import stats
 
 from taskmix import Outcome, Thompson
 from taskmix.policies import DevScore
-from taskmix.policies.largest import probability_largest
+from taskmix.policies.thompson import probability_largest
 from taskmix.rng import stream
 
 quick = settings(derandomize=True, deadline=None, max_examples=25)

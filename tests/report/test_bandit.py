@@ -4,7 +4,7 @@ import pytest
 
 from taskmix.bandit import CONTENDERS, compare
 from taskmix.errors import UserError
-from taskmix.report.bandit import HEAD, POLICIES, bandit_curves, bandit_report, primary_note, rows
+from taskmix.report.bandit import POLICIES, bandit_curves, bandit_report, primary_note
 
 SMALL = {"arms": 3, "steps": 30, "environments": 2, "seeds": 2}
 
@@ -21,8 +21,9 @@ def test_figure_1_has_a_line_and_a_band_for_each_policy():
 def test_the_report_holds_the_table(tmp_path):
     report = bandit_report(tmp_path / "bandit", ["random"], **SMALL)
     page = (tmp_path / "bandit" / "report.html").read_text(encoding="utf-8")
-    assert all(f"<th>{cell}</th>" in page for cell in HEAD)
-    assert all(f"<td>{cell}</td>" in page for row in rows(report.comparison) for cell in row)
+    [table] = report.tables()
+    assert all(f"<th>{column.heading}</th>" in page for column in table.columns)
+    assert all(f"<td>{cell}</td>" in page for row in table.texts() for cell in row)
     assert report.notes == ()
 
 

@@ -2,14 +2,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskmix.report.curves import MOST, held_means, smoothed, thinned
+from taskmix.report.timeline import MAX_POINTS, held_means, smoothed, thinned
 
 
 @given(st.integers(1, 10**6))
 @settings(derandomize=True, deadline=None, max_examples=50)
 def test_thinning_keeps_the_ends_and_never_more_than_asked(count):
     kept = thinned(count)
-    assert len(kept) == min(count, MOST)
+    assert len(kept) == min(count, MAX_POINTS)
     assert kept[0] == 0
     assert kept[-1] == count - 1
     assert np.all(np.diff(kept) > 0)

@@ -5,10 +5,9 @@ import pytest
 
 from taskmix.journal import Diagnostics, Evaluation, Opening, Round, SelectionStep, Shares, Step
 from taskmix.report import History, figures, read_history
-from taskmix.report.curves import MOST
 from taskmix.report.figures import selection, shares, weighting
-from taskmix.report.figures.differences import Row
 from taskmix.report.style import looks
+from taskmix.report.timeline import MAX_POINTS
 from taskmix.studies.paired import Difference
 
 COMPUTE = Opening("run", ["a"], {}, 1, {}, {"steps": 4, "batch": 10}, count="compute")
@@ -45,7 +44,7 @@ def test_smoothing_takes_a_twentieth_of_the_batches():
 
 
 def test_shares_are_those_asked_and_beside_them_those_drawn(history):
-    figure = shares.draw(history)
+    figure = shares(history)
     assert curves(figure)["easy"] == [(1, 0.5), (3, 0.8), (5, 0.8)]
     bars = {trace.name: list(trace.y) for trace in figure.data if trace.type == "bar"}
     assert bars["easy"] == pytest.approx([0.65, 0.75])
@@ -53,7 +52,7 @@ def test_shares_are_those_asked_and_beside_them_those_drawn(history):
 
 
 def test_areas_change_at_once_and_stand_on_each_other(history):
-    areas = [trace for trace in shares.draw(history).data if trace.type == "scatter"]
+    areas = [trace for trace in shares(history).data if trace.type == "scatter"]
     assert {(area.stackgroup, area.line.shape) for area in areas} == {("asked", "hv")}
 
 
@@ -104,7 +103,7 @@ def test_weighting_shows_alpha_and_normalised_weights_by_round(make_run):
         Round(40, {}, {"easy": 1.5, "hard": 0.5}, {"easy": 1.5, "hard": 0.5}, dev_loss=1.0),
         Round(80, {}, {"easy": 1.5, "hard": 1.5}, {"easy": 2.0, "hard": 2.0}, dev_loss=1.0),
     ]
-    figure = weighting.draw(read_history(make_run(*rounds) / "journal.jsonl"))
+    figure = weighting(read_history(make_run(*rounds) / "journal.jsonl"))
     alphas = {trace.name: list(trace.y) for trace in figure.data if trace.yaxis == "y"}
     weights = {trace.name: list(trace.y) for trace in figure.data if trace.yaxis == "y2"}
     assert alphas == {"easy": [1.5, 1.5], "hard": [0.5, 1.5]}
@@ -114,7 +113,7 @@ def test_weighting_shows_alpha_and_normalised_weights_by_round(make_run):
 
 def test_weighting_without_alpha_shows_the_weights_alone(make_run):
     rounds = [Round(40, {}, {}, {"easy": 3.0, "hard": 1.0}, dev_loss=1.0)]
-    figure = weighting.draw(read_history(make_run(*rounds) / "journal.jsonl"))
+    figure = weighting(read_history(make_run(*rounds) / "journal.jsonl"))
     assert curves(figure) == {"easy": [(1, 0.75)], "hard": [(1, 0.25)]}
 
 
@@ -123,7 +122,7 @@ def test_selection_shows_shares_chosen_and_offered(make_run):
         SelectionStep(1, {"easy": 8, "hard": 8}, {"easy": 2, "hard": 6}, used=0.5),
         SelectionStep(2, {"easy": 4, "hard": 12}, {"easy": 8}, used=0.5),
     ]
-    figure = selection.draw(read_history(make_run(*records) / "journal.jsonl"))
+    figure = selection(read_history(make_run(*records) / "journal.jsonl"))
     assert curves(figure) == {"easy": [(1, 0.25), (2, 1.0)], "hard": [(1, 0.75), (2, 0.0)]}
     offered = next(trace for trace in figure.data if trace.name == "easy, offered")
     assert list(offered.y) == [0.5, 0.25]
@@ -132,12 +131,12 @@ def test_selection_shows_shares_chosen_and_offered(make_run):
 def test_many_selections_are_counted_together():
     opening = Opening("long", ["a", "b"], {}, 1, {}, {})
     records = [SelectionStep(k, {}, {"a": k % 2, "b": 1}, used=1.0) for k in range(1, 1001)]
-    figure = selection.draw(History(opening, units=records))
+    figure = selection(History(opening, units=records))
     assert len(figure.data[0].x) == 100
     assert figure.data[0].y == pytest.approx([1 / 3] * 100)
 
 
-@pytest.mark.parametrize("draw", [shares.draw, weighting.draw, selection.draw])
+@pytest.mark.parametrize("draw", [shares, weighting, selection])
 def test_a_figure_without_its_records_is_refused(draw):
     with pytest.raises(ValueError, match="found none"):
         draw(History(Opening("empty", ["a"], {}, 1, {}, {})))
@@ -182,7 +181,7 @@ def compared():
     """Two rows: `b` is told from `a`, `c` is not; on the task alone nobody is tested."""
     sure = Difference(0.02, 3, 0.01, 0.03, 0.004)
     unsure = Difference(-0.01, 3, -0.05, 0.03, 0.3)
-    return [Row("mean", {"b": sure, "c": unsure}), Row("<task>", {"b": sure, "c": unsure})]
+    return [("mean", {"b": sure, "c": unsure}), ("<task>", {"b": sure, "c": unsure})]
 
 
 def test_differences_are_dots_with_intervals_around_zero():
@@ -212,7 +211,7 @@ def test_differences_have_a_row_a_task_below_what_counts_and_dots_beside_each_ot
 
 
 def test_a_difference_without_an_interval_is_a_dot():
-    rows = [Row("mean", {"b": Difference(0.02, 1)})]
+    rows = [("mean", {"b": Difference(0.02, 1)})]
     [b] = figures.differences(rows, ["a", "b"], "a").data
     assert (b.x, b.y) == (pytest.approx([2]), pytest.approx([0]))
     assert (list(b.error_x.array), list(b.error_x.arrayminus)) == ([0], [0])
@@ -224,7 +223,7 @@ def test_a_task_has_the_same_colour_in_all_figures(make_run, short):
     for draw in (figures.training_loss, figures.dev_scores, figures.convergence):
         named = [t for t in draw(history).data if t.name == "hard" and t.showlegend is not False]
         assert {trace.line.color for trace in named} == {colour}
-    assert {t.fillcolor for t in shares.draw(history).data if t.type == "scatter"} == {
+    assert {t.fillcolor for t in shares(history).data if t.type == "scatter"} == {
         look.colour for look in looks(history.tasks).values()
     }
 
@@ -240,11 +239,11 @@ def test_long_curves_are_thinned():
             Evaluation(k, "dev", 0.5, {"a": 0.5, "b": 0.5}, {"a": 1.0, "b": 1.0}) for k in steps
         ],
     )
-    for draw in (figures.training_loss, shares.draw, figures.dev_scores, figures.convergence):
+    for draw in (figures.training_loss, shares, figures.dev_scores, figures.convergence):
         for trace in draw(history).data:
-            assert len(trace.x) <= MOST
+            assert len(trace.x) <= MAX_POINTS
     # Means over bins leave the mean of all as it was.
-    area = shares.draw(history).data[0]
+    area = shares(history).data[0]
     assert np.mean(area.y[:-1]) == pytest.approx(0.25, abs=1e-3)
 
 
@@ -253,5 +252,5 @@ def test_names_are_no_markup(make_run):
     records = [Shares(1, [1.0]), Step(1, name, 1.0, loss=1.0)]
     records += [Evaluation(1, "dev", 0.5, {name: 0.5}, {name: 0.5})]
     history = read_history(make_run(*records, tasks=[name]) / "journal.jsonl")
-    for draw in (figures.training_loss, shares.draw, figures.dev_scores, figures.convergence):
+    for draw in (figures.training_loss, shares, figures.dev_scores, figures.convergence):
         assert "<b>" not in str([trace.name for trace in draw(history).data])

@@ -6,9 +6,10 @@ import pytest
 from taskmix.errors import UserError
 from taskmix.journal import Diagnostics, Evaluation, Round, SelectionStep, Step
 from taskmix.report import read_history
-from taskmix.report.exposure import exposures
-from taskmix.report.standing import standing
+from taskmix.report.history import exposures
+from taskmix.report.run_data import read_run
 from taskmix.report.timeline import asked, influence, training_losses, uncertainties
+from taskmix.training.run import run
 
 SCORES = {
     "step": 2,
@@ -54,24 +55,40 @@ def test_a_file_that_opens_with_no_run_is_refused(tmp_path):
 
 def test_a_finished_run_stands_as_its_scores_say(make_run, short):
     folder = make_run(*short, scores=json.dumps(SCORES))
-    stands = standing(folder, history_of(folder))
-    assert stands.finished
-    assert (stands.step, stands.score, stands.forward, stands.backward) == (2, 0.5, 120, 38)
-    assert stands.scores == {"easy": 0.6, "hard": 0.4}
-    assert stands.metrics["hard"] == {"f1": 0.4}
-    assert stands.baselines == {"hard": 0.3}
+    run = read_run(folder)
+    assert run.finished
+    result = run.result
+    assert (result.step, result.score, result.forward, result.backward) == (2, 0.5, 120, 38)
+    assert {task: scores.score for task, scores in result.tasks.items()} == {
+        "easy": 0.6,
+        "hard": 0.4,
+    }
+    assert result.tasks["hard"].metrics == {"f1": 0.4}
+    assert [scores.baseline for scores in result.tasks.values()] == [None, 0.3]
 
 
 def test_an_unfinished_run_stands_at_its_best_and_has_spent_what_it_has_spent(make_run, short):
-    folder = make_run(*short)
-    stands = standing(folder, history_of(folder))
-    assert not stands.finished
-    assert (stands.step, stands.score, stands.forward) == (2, 0.5, 100)
+    run = read_run(make_run(*short))
+    assert not run.finished
+    assert (run.result.step, run.result.score, run.result.forward) == (2, 0.5, 100)
+
+
+def evaluation(step, score, objective):
+    by_task = {"easy": score, "hard": score}
+    return Evaluation(step, "dev", score, by_task, by_task, objective=objective)
+
+
+def test_the_kept_step_of_an_unfinished_run_is_that_of_its_objective(make_run):
+    records = [evaluation(1, 0.9, -2.0), evaluation(2, 0.1, -1.0), evaluation(3, 0.5, -1.0)]
+    assert read_run(make_run(*records)).result.step == 2
+    last = make_run(*records, name="last", config="evaluate: {keep: last}\n")
+    assert read_run(last).result.step == 3
+    silent = [evaluation(1, 0.1, None), evaluation(2, 0.9, None)]
+    assert read_run(make_run(*silent, name="silent")).result.step == 2
 
 
 def test_a_run_that_was_never_scored_has_no_standing(make_run, short):
-    folder = make_run(*short[:3])
-    assert standing(folder, history_of(folder)) is None
+    assert read_run(make_run(*short[:3])).result is None
 
 
 def test_exposure_counts_draws_examples_and_epochs(make_run, short):
@@ -134,3 +151,29 @@ def test_training_losses_come_from_steps_selections_and_rounds(make_run, short):
     assert losses["easy"].steps.tolist() == [1, 3, 4, 6]
     assert losses["easy"].values.tolist() == [1.0, 3.0, 2.0, 0.5]
     assert losses["hard"].values.tolist() == [4.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"objective": {"loss": "digits/left"}},
+        {"objective": "digits/left"},
+        {"evaluate": {"every": 2, "examples": 40, "keep": "last"}},
+    ],
+    ids=str,
+)
+def test_a_run_and_its_report_keep_the_same_step(tmp_path, settings):
+    config = {
+        "tasks": ["digits/left", "digits/larger"],
+        "policy": "random",
+        "budget": {"steps": 12, "batch": 8},
+        "evaluate": {"every": 2, "examples": 40},
+        "optimizer": {"lr": 3e-3},
+        "seed": 3,
+    }
+    kept = run(config | settings, tmp_path / "run").step
+    (tmp_path / "run" / "scores.json").unlink()  # as if the last step were to come
+    so_far = read_run(tmp_path / "run")
+    assert so_far.result.step == kept
+    best = max(so_far.history.evaluations, key=lambda evaluation: evaluation.score)
+    assert best.step != kept  # or the test would not tell an objective from the score

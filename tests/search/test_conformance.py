@@ -17,11 +17,11 @@ class TestGPHedgeSampler(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOn
     @pytest.fixture(autouse=True)
     def _hasty(self, monkeypatch: pytest.MonkeyPatch) -> None:
         # Nominees need not be good here, and hundreds are asked for.
-        monkeypatch.setattr(nominate, "_RANDOM", 50)
-        monkeypatch.setattr(nominate, "_NEAR", 10)
+        monkeypatch.setattr(nominate, "_RANDOM_POINTS", 50)
+        monkeypatch.setattr(nominate, "_NEAR_POINTS", 10)
         monkeypatch.setattr(nominate, "_STARTS", 1)
-        monkeypatch.setattr(nominate, "_SWEEPS", 1)
-        monkeypatch.setattr(process, "_ITERATIONS", 1)
+        monkeypatch.setattr(nominate, "_MAX_STEPS", 1)
+        monkeypatch.setattr(process, "_MAX_ITERATIONS", 1)
 
     @pytest.fixture
     def sampler(self) -> Callable[[], BaseSampler]:

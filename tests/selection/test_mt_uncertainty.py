@@ -175,7 +175,7 @@ def test_scores_that_are_none_are_refused():
     selector = MTUncertainty(["a", "b"], 2)
     with pytest.raises(ValueError, match="expected those of b, found a"):
         selector.choose({"a": np.zeros(2)})
-    with pytest.raises(ValueError, match="scores of b: expected finite numbers"):
+    with pytest.raises(ValueError, match="scores of b: expected a finite number"):
         selector.choose({"a": np.zeros(2), "b": np.array([0.1, math.nan])})
     with pytest.raises(ValueError, match=r"state: expected the tasks \['a', 'b'\]"):
         selector.load_state_dict(MTUncertainty(["a"], 2).state_dict())

@@ -1,15 +1,54 @@
-"""A PostgreSQL server of the test's own."""
+"""Workers that a test starts and may kill, and a PostgreSQL server of the test's own."""
 
+import importlib.util
 import os
 import pwd
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+WORKER = Path(__file__).with_name("worker.py")
+
+
+@pytest.fixture(scope="session")
+def worker() -> Any:
+    """The module of the worker processes."""
+    spec = importlib.util.spec_from_file_location("worker", WORKER)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def started() -> Iterator[Any]:
+    """Starts workers, and ends those that are left."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(*words: str | Path) -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(
+            [sys.executable, WORKER, *words],
+            stdin=pipe,
+            stdout=pipe,
+            text=True,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
 
 
 def program(name: str) -> str | None:

@@ -15,6 +15,7 @@ from taskmix.studies.adapt import adapt
 from taskmix.tasks.batches import ready_batch
 from taskmix.training.inference import load_run
 from taskmix.training.run import resume_run, run
+from taskmix.training.watching import Watcher
 
 WORDS = ["the", "cat", "dog", "sat", "ran", "mat", "tree", "red"]
 LABELS = {
@@ -119,19 +120,10 @@ def test_a_stopped_adaptation_goes_on_bit_for_bit(
     class StopError(Exception):
         pass
 
-    class Stop:
-        def reading(self, *_: object) -> None:
-            pass
-
-        def working(self, text: str) -> None:
-            pass
-
+    class Stop(Watcher):
         def advanced(self, record: Any) -> None:
             if record.step == 3:
                 raise StopError
-
-        def evaluated(self, *_: object) -> None:
-            pass
 
     task = entry(place, "new")
     adapt(before, task, tmp_path / "alone", sets=SETS, cache=place)

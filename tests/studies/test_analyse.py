@@ -164,7 +164,9 @@ def test_the_command_line(
     assert code == 0, err
     assert "zero-shot score" in out
     assert (tmp_path / "new" / "scores.json").exists()
-    code, _, err = taskmix(monkeypatch, capsys, *words, "--from", "tow", "--out", tmp_path / "other")
+    code, _, err = taskmix(
+        monkeypatch, capsys, *words, "--from", "tow", "--out", tmp_path / "other"
+    )
     assert code == 2
     assert "--from: unknown task 'tow'" in err
     code, out, err = taskmix(monkeypatch, capsys, "analyse", finished, "--single", tmp_path / "new")
@@ -177,7 +179,7 @@ def test_the_page_shows_what_was_found(finished: Path, place: Path, tmp_path: Pa
     found = analyse(finished, cache=place)
     text = write_analysis(found, tmp_path, "toys").read_text()
     assert "Covariance similarity" in text
-    assert "Beside single-task training" in text
+    assert "Compared with single-task training" in text
 
 
 def test_single_runs_have_one_task(finished: Path) -> None:

@@ -12,19 +12,24 @@ import pytest
 pytest.importorskip("optuna")
 pytest.importorskip("botorch")
 
+from experiments.auxiliaries import AUXILIARIES, Sizes, auxiliary_tasks, network
 from taskmix.config import RunConfig, load, write_value
 from taskmix.errors import UserError
 from taskmix.policies import Utility
 from taskmix.policies.thompson import helpful
-from taskmix.progress import Quiet
 from taskmix.records import UnitRecord
 from taskmix.search import RatioSpace
-from taskmix.studies.autosem import AutosemResult, AutosemSettings, autosem
-from taskmix.studies.autosem.search import Search, Tried
-from taskmix.studies.autosem.spent import StageCost
-from taskmix.studies.autosem.warm_start import nearest, suggested
-from taskmix.studies.auxiliaries import AUXILIARIES, Sizes, auxiliary_tasks, network
+from taskmix.studies.autosem import (
+    AutosemResult,
+    AutosemSettings,
+    Search,
+    StageCost,
+    Tried,
+    autosem,
+)
+from taskmix.studies.autosem.search import nearest, suggested
 from taskmix.training.folder import config_of, finished
+from taskmix.training.watching import Watcher
 
 SIZES = Sizes(primary=32, auxiliary=64, dev=40)
 CONFIG = {
@@ -86,7 +91,7 @@ def test_every_trial_is_a_whole_run_of_its_ratio_with_cycle(whole: Any) -> None:
         config = config_of(run)
         shares = {task: count for task, count in each.ratio.items() if count}
         assert config.policy == {"name": "cycle", "ratio": shares}
-        assert list(config.tasks) == list(shares)
+        assert config.task_names == list(shares)
         assert config.objective.tasks == ("primary",)
         assert finished(run).objective == each.value
         assert each.spent.steps == 12
@@ -120,7 +125,7 @@ def test_what_was_spent_is_told_by_stage(whole: Any) -> None:
     assert said["ratio"] == result.ratio
 
 
-class Killer(Quiet):
+class Killer(Watcher):
     """Ends a run at one of its steps, as a kill would: without a word to anyone."""
 
     def __init__(self, step: int) -> None:
@@ -131,8 +136,8 @@ class Killer(Quiet):
             raise SystemExit(137)
 
 
-def killing(title_part: str, step: int) -> Callable[[RunConfig, str], Quiet]:
-    return lambda config, title: Killer(step) if title_part in title else Quiet()
+def killing(title_part: str, step: int) -> Callable[[RunConfig, str], Watcher]:
+    return lambda config, title: Killer(step) if title_part in title else Watcher()
 
 
 def test_killed_in_every_stage_the_same_call_goes_on_to_the_same_result(
@@ -185,6 +190,13 @@ def test_a_warm_start_begins_where_stage_1_points_and_makes_fewer_trials(tmp_pat
     known = list({tuple(ratio.values()): ratio for ratio in [first[0], *wanted]}.values())
     assert first[: len(known)] == known
     assert len(first) == 9 - 6 + len(known)
+
+
+def test_a_warm_start_with_fewer_trials_than_initial_ones_tries_what_stage_1_suggests(
+    tmp_path: Path,
+) -> None:
+    result = study(tmp_path, replace(TINY, trials=2, initial=10, warm_start=True))
+    assert len(result.search.tried) == 2
 
 
 def test_trials_with_a_part_of_the_budget_end_in_a_training_with_all_of_it(tmp_path: Path) -> None:
@@ -302,7 +314,7 @@ def test_a_run_file_names_the_primary_and_its_candidates(tmp_path: Path) -> None
     config = load(tmp_path / "file.yaml")
     result = autosem(config, "digits/left", ["digits/larger"], tmp_path / "out", settings=settings)
     assert result.search.space.tasks == ("digits/left", "digits/larger")
-    assert list(config_of(result.finals[0].folder).tasks) == ["digits/left"]
+    assert config_of(result.finals[0].folder).task_names == ["digits/left"]
 
 
 def test_the_search_finds_that_the_helpful_task_helps(tmp_path: Path) -> None:

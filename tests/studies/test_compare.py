@@ -8,7 +8,7 @@ import pytest
 from taskmix.config import Objective, RunConfig, build_decider
 from taskmix.errors import UserError
 from taskmix.run_info import RunInfo
-from taskmix.studies.compare import LONGEST, Comparison, Job, compare, label
+from taskmix.studies.compare import MAX_NAME, Comparison, compare, label
 from taskmix.training.folder import Finished, Scores
 
 
@@ -75,7 +75,7 @@ def test_long_policies_have_different_folders_that_a_file_system_takes(
 ) -> None:
     shares = [dict(zip(RUN["tasks"], (p, 1 - p), strict=True)) for p in (1 / 3, 1 / 3 + 1e-9)]
     rivals = [{"name": "fixed", "probabilities": each} for each in shares]
-    assert all(len(label(rival)) > LONGEST for rival in rivals)
+    assert all(len(label(rival)) > MAX_NAME for rival in rivals)
     compare(RUN, rivals, [1], tmp_path)
     names = [folder.parent.name for _, folder in called]
     assert len(set(names)) == 2
@@ -132,7 +132,7 @@ def test_two_contestants_of_one_name_are_refused_before_anything_runs(
 @pytest.mark.parametrize(
     ("last", "said"),
     [
-        ("temperature", "policy temperature: expected the option temperature, found none"),
+        ("temperature", "policy temperature: temperature: expected a value, found none"),
         ({"name": "exp3s", "eta": -1}, "policy exp3s: eta"),
         ({"name": "fixed", "probabilities": {"other": 1.0}}, "policy fixed: "),
     ],
@@ -145,17 +145,22 @@ def test_wrong_options_of_the_last_contestant_are_found_before_the_first_runs(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_study_does_not_take_another_decider_of_that_name_for_this_one() -> None:
-    def key(temperature: float, name: str | None) -> str:
-        named = {} if name is None else {"as": name}
-        policy = {"name": "temperature", "temperature": temperature, **named}
-        config = RunConfig(tasks=["a"], policy=policy)
-        return Job(label(policy), config, Path("out") / label(policy) / "seed-1").key
+def test_a_comparison_grows_by_seeds_and_contestants_under_the_settings_of_its_folder(
+    called: list[tuple[RunConfig, Path]], tmp_path: Path
+) -> None:
+    compare(RUN, ["random"], [1], tmp_path)
+    grown = compare(RUN | {"policy": "task_size", "seed": 9}, ["task_size"], [1, 2], tmp_path)
+    assert [len(runs) for runs in grown.runs.values()] == [2]
+    ran = len(called)
+    with pytest.raises(UserError, match=r"compare\.yaml: expected budget\.steps as it was"):
+        compare(RUN | {"budget": {"steps": 7}}, ["exp3s"], [3], tmp_path)
+    assert len(called) == ran
 
-    assert key(2, "warm").startswith("warm-")
-    assert key(2, "warm").endswith("/seed-1")
-    assert key(2, "warm") == key(2, "warm") != key(3, "warm")
-    assert key(2, None) == "temperature(temperature=2)/seed-1"
+
+def test_an_output_folder_that_is_a_file_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="file: expected a folder to write to, Not a directory"):
+        compare(RUN, ["random"], [1], tmp_path / "file")
 
 
 def test_contestants_are_compared_with_the_first_or_with_the_one_that_is_named(

@@ -1,10 +1,6 @@
-"""Many workers share one study: every trial is finished exactly once, whoever is killed."""
+"""Workers share one Optuna study: every trial is finished exactly once, whoever is killed."""
 
-import importlib.util
-import os
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,20 +13,9 @@ pytest.importorskip("optuna")
 import optuna
 
 from taskmix.errors import UserError
-from taskmix.studies.compare import compare
+from taskmix.studies.shared_study import PlannedTrial, SharedStudy
 from taskmix.studies.storage import Storage, open_storage
-from taskmix.studies.workers import SharedStudy, Slot, helpers
-
-WORKER = Path(__file__).with_name("worker.py")
-
-
-def worker_module() -> Any:
-    spec = importlib.util.spec_from_file_location("worker", WORKER)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from taskmix.studies.workers import helpers
 
 
 def shared(folder: Path, **options: Any) -> SharedStudy:
@@ -52,42 +37,51 @@ def _closed() -> Iterator[None]:
         STORAGES.pop().__exit__()
 
 
-SLOTS = [Slot(f"{number}", {"x": number}) for number in range(6)]
+TRIALS = [PlannedTrial(f"{number}", {"x": number}) for number in range(6)]
 
 
 def suggested(trial: optuna.Trial) -> float:
     return trial.suggest_int("x", 0, 10)
 
 
-def test_every_slot_is_played_once_and_slots_are_added_once(tmp_path: Path) -> None:
-    study, played = shared(tmp_path), []
-    study.prepare(SLOTS[:3])
-    study.prepare(SLOTS)
-    study.work(lambda trial: played.append(suggested(trial)) or trial.number)
-    study.work(lambda trial: played.append(suggested(trial)) or trial.number)
-    assert played == [0, 1, 2, 3, 4, 5]
-    assert list(study.finished()) == ["0", "1", "2", "3", "4", "5"]
+def test_every_trial_is_run_once_and_added_once(tmp_path: Path) -> None:
+    study, values = shared(tmp_path), []
+    study.add_trials(TRIALS[:3])
+    study.add_trials(TRIALS)
+    study.run_trials(lambda trial: values.append(suggested(trial)) or trial.number)
+    study.run_trials(lambda trial: values.append(suggested(trial)) or trial.number)
+    assert values == [0, 1, 2, 3, 4, 5]
+    assert list(study.finished_trials()) == ["0", "1", "2", "3", "4", "5"]
 
 
-def test_two_workers_at_once_play_no_trial_twice(tmp_path: Path) -> None:
-    shared(tmp_path).prepare(SLOTS)
-    played: list[int] = []
+def test_two_workers_at_once_run_no_trial_twice(tmp_path: Path) -> None:
+    shared(tmp_path).add_trials(TRIALS)
+    values: list[int] = []
     both_inside = threading.Barrier(2, timeout=60)
 
-    def play(trial: optuna.Trial) -> float:
+    def objective(trial: optuna.Trial) -> float:
         value = suggested(trial)
         if value < 2:  # the first two trials are under way at the same time
             both_inside.wait()
-        played.append(value)
+        values.append(value)
         return value
 
-    workers = [threading.Thread(target=lambda: shared(tmp_path).work(play)) for _ in range(2)]
+    workers = [
+        threading.Thread(target=lambda: shared(tmp_path).run_trials(objective)) for _ in range(2)
+    ]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    assert sorted(played) == [0, 1, 2, 3, 4, 5]
-    assert [trial.value for trial in shared(tmp_path).finished().values()] == [0, 1, 2, 3, 4, 5]
+    assert sorted(values) == [0, 1, 2, 3, 4, 5]
+    assert [trial.value for trial in shared(tmp_path).finished_trials().values()] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
 
 
 def test_an_error_leaves_the_trial_to_the_next_worker_with_the_same_parameters(
@@ -95,7 +89,7 @@ def test_an_error_leaves_the_trial_to_the_next_worker_with_the_same_parameters(
 ) -> None:
     sampler = optuna.samplers.RandomSampler(seed=1)
     study = shared(tmp_path, sampler=sampler)
-    study.prepare([Slot("a"), Slot("b")])
+    study.add_trials([PlannedTrial("a"), PlannedTrial("b")])
     seen = []
 
     def fail(trial: optuna.Trial) -> float:
@@ -103,38 +97,38 @@ def test_an_error_leaves_the_trial_to_the_next_worker_with_the_same_parameters(
         raise OSError("no space left on device")
 
     with pytest.raises(OSError, match="no space"):
-        study.work(fail)
+        study.run_trials(fail)
     later = shared(tmp_path, sampler=optuna.samplers.RandomSampler(seed=2))
-    later.work(lambda trial: seen.append((trial.number, suggested(trial))) or 1.0)
+    later.run_trials(lambda trial: seen.append((trial.number, suggested(trial))) or 1.0)
     assert seen[0] == seen[1]
-    assert [trial.state.name for trial in later.finished().values()] == ["COMPLETE"] * 2
+    assert [trial.state.name for trial in later.finished_trials().values()] == ["COMPLETE"] * 2
 
 
 def test_a_pruned_trial_is_finished_and_its_last_report_is_kept(tmp_path: Path) -> None:
     study = shared(tmp_path)
-    study.prepare([Slot("a")])
+    study.add_trials([PlannedTrial("a")])
 
-    def play(trial: optuna.Trial) -> float:
+    def objective(trial: optuna.Trial) -> float:
         trial.report(0.25, 3)
         raise optuna.TrialPruned
 
-    study.work(play)
-    [trial] = study.finished().values()
+    study.run_trials(objective)
+    [trial] = study.finished_trials().values()
     assert (trial.state.name, trial.value) == ("PRUNED", 0.25)
 
 
-def test_only_the_wanted_slots_are_worked_on(tmp_path: Path) -> None:
+def test_only_the_wanted_trials_are_run(tmp_path: Path) -> None:
     study = shared(tmp_path)
-    study.prepare(SLOTS)
-    study.work(suggested, ["1", "4"])
-    assert list(study.finished()) == ["1", "4"]
+    study.add_trials(TRIALS)
+    study.run_trials(suggested, ["1", "4"])
+    assert list(study.finished_trials()) == ["1", "4"]
 
 
-def test_workers_have_to_agree_on_the_purpose(tmp_path: Path) -> None:
-    shared(tmp_path).for_purpose({"primary": "rte", "trials": 20})
-    shared(tmp_path).for_purpose({"primary": "rte", "trials": 20})
+def test_workers_have_to_agree_on_the_settings(tmp_path: Path) -> None:
+    shared(tmp_path).check_settings({"primary": "rte", "trials": 20})
+    shared(tmp_path).check_settings({"primary": "rte", "trials": 20})
     with pytest.raises(UserError, match="study study: expected trials as it was begun with, 20"):
-        shared(tmp_path).for_purpose({"primary": "rte", "trials": 15})
+        shared(tmp_path).check_settings({"primary": "rte", "trials": 15})
 
 
 def test_what_cannot_be_sent_to_a_helper_is_said_in_one_sentence() -> None:
@@ -193,56 +187,12 @@ def test_tables_of_another_version_are_one_sentence(tmp_path: Path) -> None:
         open_storage(f"sqlite:///{tmp_path / 'study.db'}")
 
 
-RUN = {
-    "name": "pair",
-    "tasks": ["digits/larger", "digits/left"],
-    "budget": {"steps": 4, "batch": 4},
-    "evaluate": {"every": 2, "examples": 20},
-}
-
-
-def test_a_comparison_on_two_workers_is_the_sequential_one(tmp_path: Path) -> None:
-    alone = compare(RUN, ["random", "task_size"], [1], tmp_path / "alone")
-    together = compare(RUN, ["random", "task_size"], [1], tmp_path / "together", workers=2)
-    assert together.runs == alone.runs
-    assert [[path.parent.name for path in each] for each in together.folders.values()] == [
-        ["random"],
-        ["task_size"],
-    ]
-    with open_storage(f"sqlite:///{tmp_path / 'together' / 'study.db'}") as storage:
-        [study] = optuna.get_all_study_summaries(storage.trials)
-    assert study.n_trials == 2
-
-
-@pytest.fixture
-def started() -> Iterator[Any]:
-    """Starts workers, and ends those that are left."""
-    processes: list[subprocess.Popen[str]] = []
-
-    def start(*words: str | Path) -> subprocess.Popen[str]:
-        pipe = subprocess.PIPE
-        process = subprocess.Popen(
-            [sys.executable, WORKER, *words],
-            stdin=pipe,
-            stdout=pipe,
-            text=True,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-        )
-        processes.append(process)
-        return process
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.communicate()
-
-
 def test_a_worker_killed_in_a_trial_is_survived_by_the_study(
-    postgres: str, started: Any, tmp_path: Path
+    postgres: str, started: Any, worker: Any, tmp_path: Path
 ) -> None:
-    victim = started(tmp_path / "shared", postgres, "victim")
-    survivor = started(tmp_path / "shared", postgres, "survivor")
-    alone = worker_module().study(tmp_path / "alone", None)
+    victim = started("autosem", tmp_path / "shared", postgres, "victim")
+    survivor = started("autosem", tmp_path / "shared", postgres, "survivor")
+    alone = worker.search(tmp_path / "alone", None)
     lost = next(line for line in victim.stdout if "on its way" in line).partition(",")[0]
     survivor.stdin.write("go\n")
     survivor.stdin.flush()

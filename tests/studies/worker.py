@@ -1,16 +1,21 @@
 """A worker of a study, as a process that a test starts and may kill.
 
-It says each trial that it is in behind the first checkpoint. A `victim` waits there to be killed; a
+It says each run that it is in behind the first checkpoint. A `victim` waits there to be killed; a
 `survivor` is ready and waits for a line before it starts.
 """
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from taskmix.config import RunConfig
-from taskmix.progress import Quiet
 from taskmix.records import UnitRecord
-from taskmix.studies.autosem import AutosemResult, AutosemSettings, autosem
+from taskmix.studies.compare import Comparison, compare
+
+if TYPE_CHECKING:
+    from taskmix.studies.autosem import AutosemResult
+from taskmix.training.watching import Watcher
 
 CONFIG = {
     "name": "shared",
@@ -19,13 +24,9 @@ CONFIG = {
     "optimizer": {"lr": 3e-3, "head_factor": 1},
     "evaluate": {"every": 4, "examples": 50},
 }
-# Seven different ratios, all of which are tried: whatever order they come in, the best is the same.
-SETTINGS = AutosemSettings(
-    trials=7, initial=3, primary_range=(1, 2), auxiliary_range=(0, 1), without="selection"
-)
 
 
-class Herald(Quiet):
+class Herald(Watcher):
     """Says where a run starts, and that its first checkpoint is behind it."""
 
     def __init__(self, title: str, victim: bool) -> None:
@@ -43,19 +44,40 @@ class Herald(Quiet):
                 sys.stdin.readline()
 
 
-def study(out: Path, storage: str | None, victim: bool = False) -> AutosemResult:
-    def watch(config: RunConfig, title: str) -> Herald:
-        return Herald(title, victim)
+def search(out: Path, storage: str | None, victim: bool = False) -> "AutosemResult":
+    from taskmix.studies.autosem import AutosemSettings, autosem
 
+    # Seven different ratios, all of which are tried: in whatever order, the best is the same.
+    settings = AutosemSettings(
+        trials=7, initial=3, primary_range=(1, 2), auxiliary_range=(0, 1), without="selection"
+    )
     return autosem(
-        CONFIG, "digits/larger", None, out, settings=SETTINGS, storage=storage, watch=watch
+        CONFIG,
+        "digits/larger",
+        None,
+        out,
+        settings=settings,
+        storage=storage,
+        watch=watching(victim),
     )
 
 
+def comparison(out: Path, victim: bool = False) -> Comparison:
+    return compare(CONFIG, ["random", "task_size", "exp3s"], [1], out, watch=watching(victim))
+
+
+def watching(victim: bool) -> Callable[[RunConfig, str], Herald]:
+    return lambda config, title: Herald(title, victim)
+
+
 if __name__ == "__main__":
-    folder, url, role = sys.argv[1:]
+    study, folder, url, role = sys.argv[1:]
     if role == "survivor":
         import taskmix.training.run  # noqa: F401 (what takes long, while another process works)
 
         sys.stdin.readline()
-    study(Path(folder), url, victim=role == "victim")
+    if study == "autosem":
+        search(Path(folder), url, victim=role == "victim")
+    else:
+        comparison(Path(folder), victim=role == "victim")
+        print("optuna" in sys.modules)

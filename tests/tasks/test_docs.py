@@ -12,7 +12,7 @@ from taskmix.tasks.readers import Jsonl
 from taskmix.tasks.rows import Answer, QuestionRow, TextRow
 from taskmix.tasks.shapes import Questions, Texts
 from taskmix.tasks.sources import FileSource
-from taskmix.tasks.submissions import GLUE_FILES, SUPERGLUE_FILES
+from taskmix.tasks.submissions import FILES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text()
 
@@ -51,7 +51,7 @@ def test_every_layout_is_on_the_page(entry: FilesEntry) -> None:
 
 
 def test_every_submission_file_is_on_the_page() -> None:
-    for file in (*GLUE_FILES.values(), *SUPERGLUE_FILES.values()):
+    for file in FILES.values():
         assert f"`{file}`" in PAGE
 
 

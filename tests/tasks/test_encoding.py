@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from memory import Memory
 from taskmix.errors import UserError
 from taskmix.tasks import encoding as module
 from taskmix.tasks.cache import default_cache
@@ -13,7 +14,6 @@ from taskmix.tasks.encoding import encode
 from taskmix.tasks.kinds import Choose, Classify, Kind, Regress, Span, Tag
 from taskmix.tasks.rows import Answer, ChoiceRow, ImageRow, QuestionRow, Row, TextRow, WordsRow
 from taskmix.tasks.tokenizer import Tokenizer
-from memory import Memory
 
 SENTENCE = "the cat sat on a mat and saw one small brown dog run far away"
 WORDS = SENTENCE.split()

@@ -186,3 +186,12 @@ def test_entity_f1_of_tags_of_single_words_is_one_sentence() -> None:
         m.entity_f1([["VERB", "NOUN"]], [["NOUN", "NOUN"]])
     assert m.marks_entities(("O", "B-x", "I-x", "S-y", "E-y"))
     assert not m.marks_entities(("O", "NOUN"))
+
+
+def test_accuracy_of_tags_counts_words() -> None:
+    assert m.tag_accuracy([["noun", "verb"], ["noun"]], [["noun", "noun"], ["noun"]]) == 2 / 3
+
+
+def test_tables_show_scores_in_hundredths_and_perplexities_unchanged() -> None:
+    assert m.shown("accuracy", 0.6625) == "accuracy 66.2"
+    assert m.shown("perplexity", 43.25) == "perplexity 43.2"

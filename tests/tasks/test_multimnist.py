@@ -7,7 +7,7 @@ import pytest
 
 from taskmix.errors import UserError
 from taskmix.tasks.catalogue import find
-from taskmix.tasks.readers.idx import read_idx
+from taskmix.tasks.multimnist import read_idx
 from taskmix.tasks.rows import ImageRow
 
 
@@ -96,4 +96,4 @@ def test_a_damaged_file_gets_one_sentence(mnist: Path, content: bytes, sentence:
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no file .*mnist/train-images-idx3-ubyte"):
-        find("multimnist/left", tmp_path)
+        find("multimnist/left", tmp_path).split("train").rows()

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memory import Memory
 from taskmix.errors import UserError
 from taskmix.tasks.encoding import encode
 from taskmix.tasks.kinds import Classify, Span
@@ -16,7 +17,6 @@ from taskmix.tasks.metrics import EXACT_GROUPS, EXACT_MATCH, F1, TOKEN_F1
 from taskmix.tasks.parts import Split, hold_out, some_rows
 from taskmix.tasks.rows import Answer, ChoiceRow, ImageRow, QuestionRow, Row, TextRow
 from taskmix.tasks.tokenizer import Tokenizer
-from memory import Memory
 
 
 def columns(split, items):  # type: ignore[no-untyped-def]
@@ -290,7 +290,7 @@ def test_rows_without_a_passage_stand_beside_those_with_one() -> None:
 def test_rows_of_one_passage_cannot_be_held_out() -> None:
     rows = tuple(QuestionRow(at, str(at), "the context", ()) for at in range(4))
     with pytest.raises(UserError, match=r"memory: none .* held out: found 1 passage with 4 rows"):
-        hold_out(Memory(rows), 0.5)
+        hold_out(Memory(rows), 0.5)[0].rows()
 
 
 @dataclass(frozen=True)

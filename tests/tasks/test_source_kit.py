@@ -146,7 +146,8 @@ class TestHub(SourceConformance):
         from datasets import Dataset
 
         rows = Dataset.from_dict({"text": ["one", "two", "three"], "label": ["a", "b", last]})
-        return HubSource(rows, "mine, split train", Texts("text", label="label"))
+        shape = Texts("text", label="label")
+        return HubSource("mine, split train", shape, lambda: (rows, shape))
 
     def other(self):
         return self.make("y")

@@ -21,6 +21,7 @@ from taskmix.tasks.task import Task
 from taskmix.training.engine import Engine
 from taskmix.training.policy import PolicyDriver
 from taskmix.training.prepare import prepare, resolve, run_info_of
+from taskmix.training.watching import Watcher
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "temperature": {"temperature": 2},
@@ -124,18 +125,12 @@ class InterruptionError(Exception):
     """What stops a run in a test."""
 
 
-class Interrupter:
+class Interrupter(Watcher):
     """A watcher that stops the run behind a step, or behind an evaluation."""
 
     def __init__(self, step: int | None = None, evaluation: int | None = None) -> None:
         self.step = step
         self.evaluation = evaluation
-
-    def reading(self, task: str, split: str, rows: int) -> None:
-        """Nothing."""
-
-    def working(self, text: str) -> None:
-        """Nothing."""
 
     def advanced(self, record: UnitRecord) -> None:
         if record.step == self.step:

@@ -12,9 +12,8 @@ from taskmix.errors import UserError
 from taskmix.journal import Evaluation, Opening, read
 from taskmix.records import UnitRecord
 from taskmix.tasks.task import Task
-from taskmix.training.budget import counted, is_due, is_spent, part_spent, place_of, whole
+from taskmix.training.budget import Spent, counted, is_due, is_spent, part_spent, place_of, total
 from taskmix.training.change import change_tasks
-from taskmix.training.engine import Spent
 from taskmix.training.optimizer import rate_factor
 from taskmix.training.run import resume_run, run
 
@@ -47,7 +46,7 @@ def test_a_budget_counts_what_it_says() -> None:
         30,
         80,
     ]
-    assert [whole(config(count)) for count in ("steps", "examples", "compute")] == [30, 120, 240]
+    assert [total(config(count)) for count in ("steps", "examples", "compute")] == [30, 120, 240]
     assert part_spent(config("compute"), 7, spent) == pytest.approx(80 / 240)
 
 
@@ -128,10 +127,10 @@ def test_every_decider_gets_as_much(
     asked = RunConfig(tasks=list(toys), budget=budget(count, 12), evaluate=often, **decider)
     done = run(asked, tmp_path / "run", tasks=toys)
     used = done.backward if count == "examples" else done.forward + done.backward
-    assert used <= whole(asked) + last_cost(tmp_path / "run")
-    assert used > whole(asked) - last_cost(tmp_path / "run")
+    assert used <= total(asked) + last_cost(tmp_path / "run")
+    assert used > total(asked) - last_cost(tmp_path / "run")
     if "policy" in decider and count == "examples":
-        assert used <= whole(asked)
+        assert used <= total(asked)
 
 
 @pytest.mark.parametrize("place", [1, 3, 4], ids=["exp3s", "mt_uncertainty", "diw"])

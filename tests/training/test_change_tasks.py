@@ -14,30 +14,22 @@ from taskmix.report.page import write_run_report
 from taskmix.training.change import change_tasks
 from taskmix.training.run import resume_run as resume
 from taskmix.training.run import run
+from taskmix.training.watching import Watcher
 
 
 class StoppedError(Exception):
     """Ends a run from outside."""
 
 
-class StopAt:
+class StopAt(Watcher):
     """A watcher that stops the run behind a step."""
 
     def __init__(self, step: int) -> None:
         self._step = step
 
-    def reading(self, *_: object) -> None:
-        """Nothing."""
-
-    def working(self, text: str) -> None:
-        """Nothing."""
-
     def advanced(self, record: UnitRecord) -> None:
         if record.step == self._step:
             raise StoppedError
-
-    def evaluated(self, *_: object) -> None:
-        pass
 
 
 @pytest.fixture

@@ -33,8 +33,7 @@ from taskmix.training.loading import to_device
 from taskmix.training.optimizer import build_optimizer
 from taskmix.training.run import resume_run as resume
 from taskmix.training.run import run
-from taskmix.training.selecting import SelectionDriver
-from taskmix.training.stepper import Stepper, task_weights
+from taskmix.training.selecting import SelectionDriver, task_weights
 
 WORDS = ["the", "cat", "dog", "sat", "ran", "mat", "tree", "red"]
 LABELS = {
@@ -253,7 +252,7 @@ def test_training_from_states_of_scoring_is_training_from_the_text(
         shake(driver.engine.model)
     [chosen], [again] = kept.select(1), computed.select(1)
     assert len(kept.engine.model.frozen) == 2
-    assert FROZEN_STATES in kept._batch(chosen).inputs
+    assert FROZEN_STATES in kept.engine.loader.of(chosen.items, chosen.states).inputs
     for driver, step in ((kept, chosen), (computed, replace(again, states=None))):
         driver._waiting = [step]
         driver.advance()
@@ -297,7 +296,7 @@ def test_data_that_are_gone_through_often_pass_the_fixed_layers_once(
         path.unlink()
     resume(tmp_path / "stopped", cache=tmp_path)
     assert everything(tmp_path / "stopped") == everything(tmp_path / "kept")
-    monkeypatch.setattr(selecting, "OFTEN", 1000)
+    monkeypatch.setattr(selecting, "MIN_EPOCHS", 1000)
     run(config, tmp_path / "computed", cache=tmp_path)
     ours, theirs = (
         [r for r in read(tmp_path / name / "journal.jsonl") if isinstance(r, SelectionStep)]
@@ -362,8 +361,8 @@ def test_the_loss_of_a_mixed_batch(
     assert task_weights(batch, loss) == pytest.approx(
         dict(zip(("two", "three"), expected, strict=True))
     )
-    model, stepper = driver.engine.model.eval(), Stepper(driver.engine)
-    stepper.losses(1, batch, task_weights(batch, loss))
+    model = driver.engine.model.eval()
+    driver.engine.mean_losses([batch], task_weights(batch, loss))
     name = "encoder.model.conditions.0.attention.film.write.bias"
     found = dict(model.named_parameters())[name].grad
     model.zero_grad()
@@ -390,7 +389,7 @@ def test_new_modules_learn_at_a_rate_of_their_own(
 
 
 BAD = [
-    ({"model": {"conditional": {"parts": ["nrom"]}}}, "model.conditional, parts: unknown part"),
+    ({"model": {"conditional": {"parts": ["nrom"]}}}, "model.conditional: parts: unknown part"),
     ({"model": {"conditional": {"rnak": 3}}}, "model.conditional: unknown option 'rnak'"),
     ({"model": {"conditional": 3}}, "model.conditional: .*found 3"),
     ({"model": {"conditional": True, "freeze": 2}}, "model.freeze: found 2 beside"),

@@ -146,3 +146,15 @@ def test_what_a_task_lacks_is_one_sentence(tmp_path: Path) -> None:
         taskmix.run(settings, tmp_path / "run", model=Net(), tasks=plain)
     with pytest.raises(UserError, match="brings no head; give the run a model"):
         taskmix.run({"policy": "random"}, tmp_path / "other", tasks=plain)
+
+
+def test_a_batch_may_hold_texts_and_lists_of_numbers_beside_its_tensors() -> None:
+    kind = task("near").kind
+    batch = {"text": ["good", "bad"], "length": [4, 3], "label": torch.tensor([1, 0])}
+    scored = kind.scored(kind.predictions(torch.eye(2), batch), None, iter(()))
+    assert scored.predicted.tolist() == [[1.0, 0.0], [0.0, 1.0]]
+    assert {name: column.tolist() for name, column in scored.expected.items()} == {
+        "text": ["good", "bad"],
+        "length": [4, 3],
+        "label": [1, 0],
+    }

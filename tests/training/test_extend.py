@@ -84,7 +84,7 @@ def test_learning_rates_are_those_of_the_larger_budget(done: Path, toys: Toys) -
         return 1.0
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("taskmix.training.optimizer.rate_factor", noted)
+        patch.setattr("taskmix.training.engine.rate_factor", noted)
         resume_run(done, tasks=toys, steps=14)
     assert set(rates) == {(13, 14), (14, 14)}
 
@@ -107,7 +107,7 @@ class KilledError(BaseException):
     """What ends a process at once."""
 
 
-@pytest.mark.parametrize("name", ["write_whole", "_put", "shutil.rmtree"])
+@pytest.mark.parametrize("name", ["write_whole", "_replace_end", "shutil.rmtree"])
 @pytest.mark.parametrize("call", [1, 2])
 def test_a_change_that_is_killed_half_way_is_none_or_whole(
     name: str,

@@ -13,7 +13,7 @@ import transformers
 from taskmix.config import RunConfig
 from taskmix.errors import UserError
 from taskmix.journal import Step, read
-from taskmix.models.encoders import long_enough
+from taskmix.models.encoders import check_length
 from taskmix.policies import ActivePrioritization, Random
 from taskmix.tasks.task import Task
 from taskmix.training.plan import plan
@@ -118,6 +118,23 @@ def test_answers_that_no_window_holds_are_said(
 @pytest.mark.parametrize(
     ("said", "words"),
     [
+        ({"objective": "glue/rte"}, "objective: unknown task 'glue/rte'"),
+        ({"model": {"freeze": 1}}, "model.freeze: the encoder cnn has no such thing"),
+        ({"device": "meta"}, "device: expected auto or a device here, found 'meta'"),
+    ],
+)
+def test_a_plan_refuses_what_a_run_refuses(
+    said: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    config = RunConfig(tasks=["digits/left"], **said)
+    refused(config, tmp_path / "run", words)
+    with pytest.raises(UserError, match=words):
+        plan(config)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
         ({"text": None}, "text: expected the name of a column, found None"),
         ({"label": ["y"]}, r"label: expected the name of a column, found \['y'\]"),
         ({"id": 5}, "id: expected the name of a column, found 5"),
@@ -157,7 +174,7 @@ def test_a_policy_of_ones_own_is_asked_before_anything_is_written(
     toys: Toys, tmp_path: Path
 ) -> None:
     refused(own(NoDistribution), tmp_path / "run", "policy none, draw 1: .* NoneType", tasks=toys)
-    words = r"policy .*:NoJsonAtAll: expected state_dict\(\) to return what JSON can hold"
+    words = r"policy .*:NoJsonAtAll: expected state_dict\(\) to return JSON-able values"
     refused(own(NoJsonAtAll), tmp_path / "run", words, tasks=toys)
 
 
@@ -204,10 +221,13 @@ def test_a_score_that_a_task_has_not_is_refused(tmp_path: Path) -> None:
         ({"policy": {"name": "active", "score": "foo"}}, "score: .* found 'foo'"),
         ({"policy": {"name": "active", "passes": 1.5}}, "passes: .* found 1.5"),
         ({"policy": {"name": "active", "every": float("nan")}}, "every: .* found nan"),
-        ({"policy": {"name": "exp3s", "eta": float("inf")}}, "eta: expected finite numbers"),
-        ({"policy": {"name": "thompson", "primary": "a", "prior": ["x", 1]}}, "prior: .* found"),
+        ({"policy": {"name": "exp3s", "eta": float("inf")}}, "eta: .* finite number, found inf"),
+        (
+            {"policy": {"name": "thompson", "primary": "a", "prior": ["x", 1]}},
+            "prior.0: .* found 'x'",
+        ),
         ({"policy": {"name": "schedule", "phases": 3}}, "phases: .* found 3"),
-        ({"policy": "cycle"}, "expected the option ratio, found none"),
+        ({"policy": "cycle"}, "policy cycle: ratio: expected a value, found none"),
         ({"weighting": {"name": "diw", "target": "a", "rate": float("nan")}}, "rate: .* found nan"),
         ({"weighting": {"name": "diw", "target": "a", "fraction": 7}}, "fraction: .* found 7"),
         ({"weighting": {"name": "joint", "target": "a", "fraction": 0}}, "fraction: .* found 0"),
@@ -277,7 +297,7 @@ def test_an_encoder_with_a_decoder_is_refused_before_data_are_read(
 
 
 def test_a_number_of_any_positions_is_no_limit() -> None:
-    long_enough(transformers.XLNetConfig(), 4096)
+    check_length(transformers.XLNetConfig(), 4096)
 
 
 def test_metrics_that_need_a_package_are_asked_for_at_the_start(
@@ -297,7 +317,7 @@ def test_a_cache_that_cannot_be_written_says_how_to_name_another(
 ) -> None:
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("TASKMIX_CACHE", str(tmp_path / "file"))
-    words = "the cache cannot be written .* name another folder by .* TASKMIX_CACHE"
+    words = "the cache cannot be written .* name another folder in .* TASKMIX_CACHE"
     refused(toy(), tmp_path / "run", words, tasks=toys)
     monkeypatch.setattr("os.access", lambda *_: False)
     monkeypatch.setenv("TASKMIX_CACHE", str(tmp_path / "folder"))

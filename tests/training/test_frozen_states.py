@@ -16,7 +16,7 @@ from taskmix.models.multitask import MultiTaskModel
 from taskmix.rng import stream
 from taskmix.tasks.batches import FROZEN_STATES, make_batch
 from taskmix.tasks.encoding import Encoded
-from taskmix.training import weighting
+from taskmix.training import engine
 from taskmix.training.assembly import tokenizer_of
 from taskmix.training.frozen_states import FrozenStates
 from taskmix.training.loading import to_device
@@ -167,7 +167,7 @@ def test_what_was_begun_and_not_finished_is_not_kept(built, tmp_path):
 def test_too_many_states_are_not_kept(built, tmp_path, caplog):
     model, splits = built
     with caplog.at_level(logging.WARNING):
-        store = FrozenStates(model, batch=8, device=CPU, cache=tmp_path, room=1000)
+        store = FrozenStates(model, batch=8, device=CPU, cache=tmp_path, max_bytes=1000)
         assert store.add("pairs", splits["pairs"]) is splits["pairs"]
     assert "pairs: frozen layers run each time" in caplog.text
     assert not list((tmp_path / "frozen").iterdir())
@@ -209,7 +209,7 @@ def test_a_run_with_kept_states_is_the_run_without(name, tmp_path, monkeypatch):
     run(made, tmp_path / "kept", cache=tmp_path)
     assert len(list((tmp_path / "frozen").iterdir())) in (4, 5)  # 5: dev in halves
     monkeypatch.setattr(
-        weighting, "FrozenStates", lambda *args, **kw: FrozenStates(*args, **kw, room=0)
+        engine, "FrozenStates", lambda *args, **kw: FrozenStates(*args, **kw, max_bytes=0)
     )
     run(made, tmp_path / "computed", cache=tmp_path)
     ours, theirs = (

@@ -207,7 +207,7 @@ def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Llama with random weights and a tokenizer, as a folder of transformers."""
     folder = tmp_path_factory.mktemp("llama")
     texts = [f"the {animal} says {sound}" for animal, sound in ANIMALS.items()]
-    words = Tokenizer.train_to_write(texts, 300, 64)
+    words = Tokenizer.train_generator(texts, 300, 64)
     torch.manual_seed(0)
     model = LlamaForCausalLM(
         LlamaConfig(

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from taskmix.config import RunConfig
+from taskmix.config.schema import Budget
 from taskmix.models.build import build
 from taskmix.models.encoders import Encoder, Representation
 from taskmix.models.multitask import TASK_IDS, MultiTaskModel
@@ -35,7 +36,7 @@ def items(batch: Batch) -> list[int]:
 
 
 def test_batches_made_ahead_come_in_the_order_of_the_stream(prepared: list[Prepared]) -> None:
-    ahead, plain = (Loader(prepared, 4, 1, CPU) for _ in range(2))
+    ahead, plain = (Loader(prepared, Budget(batch=4), 1, CPU) for _ in range(2))
     order = np.random.default_rng(1).choice(["a", "b", "c"], 60)
     for task in order:
         assert items(ahead.next(task)) == items(plain.streams[task].next())
@@ -44,10 +45,10 @@ def test_batches_made_ahead_come_in_the_order_of_the_stream(prepared: list[Prepa
 def test_a_loader_goes_on_where_its_state_was_taken_whatever_was_made_ahead(
     prepared: list[Prepared],
 ) -> None:
-    whole = Loader(prepared, 4, 1, CPU)
+    whole = Loader(prepared, Budget(batch=4), 1, CPU)
     for task in "abcaabbc":
         whole.next(task)
-    resumed = Loader(prepared, 4, 1, CPU)
+    resumed = Loader(prepared, Budget(batch=4), 1, CPU)
     resumed.next("a")  # something is made ahead that must not be served
     resumed.load_state_dict(whole.state_dict())
     for task in "abcabc":
@@ -57,19 +58,19 @@ def test_a_loader_goes_on_where_its_state_was_taken_whatever_was_made_ahead(
 def test_few_batches_wait_however_many_tasks_there_are(
     prepared: list[Prepared], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading, "AHEAD", 2)
-    loader = Loader(prepared, 4, 1, CPU)
+    monkeypatch.setattr(loading, "MAX_AHEAD", 2)
+    loader = Loader(prepared, Budget(batch=4), 1, CPU)
     served = [items(loader.next(task)) for task in "abcabcabc"]
-    plain = Loader(prepared, 4, 1, CPU)
+    plain = Loader(prepared, Budget(batch=4), 1, CPU)
     assert served == [items(plain.streams[task].next()) for task in "abcabcabc"]
     assert len(loader._ahead) <= 2
 
 
 def test_pieces_of_a_mixed_batch_hold_each_item_once(prepared: list[Prepared]) -> None:
-    loader = Loader(prepared, 4, 1, CPU)
-    batch = loader.of({"a": np.array([3, 1, 4]), "b": np.array([1, 5]), "c": np.array([9])})
+    chosen = {"a": np.array([3, 1, 4]), "b": np.array([1, 5]), "c": np.array([9])}
     for count in (1, 2, 4, 6, 20):
-        pieces = loader.pieces(batch, count)
+        batch = Loader(prepared, Budget(batch=4, accumulate=count), 1, CPU).of(chosen)
+        pieces = batch.pieces or (batch,)
         found = Counter((part.task, i) for piece in pieces for part in piece for i in part.items)
         assert found == Counter((part.task, i) for part in batch for i in part.items)
         assert max(piece.examples for piece in pieces) <= -(-6 // min(count, 6))

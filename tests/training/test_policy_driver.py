@@ -245,7 +245,7 @@ def test_the_learning_rate_rises_and_falls_and_heads_have_their_own(
     rates = []
     for _ in range(12):
         driver.advance()
-        rates.append({group["lr"] for group in driver.stepper.optimizer.param_groups})
+        rates.append({group["lr"] for group in driver.engine.optimizer.param_groups})
     # 4 of the 12 steps rise, the other 8 fall to an eighth.
     factors = [1 / 4, 2 / 4, 3 / 4, 1, *(left / 8 for left in range(8, 0, -1))]
     expected = [{0.01 * factor, 0.03 * factor} for factor in factors]
@@ -268,7 +268,7 @@ def test_weight_decay_leaves_biases_alone(toy: Toy, driver_for: DriverFor) -> No
     driver = driver_for(toy(optimizer={"weight_decay": 0.3}))
     decay = {
         id(parameter): group["weight_decay"]
-        for group in driver.stepper.optimizer.param_groups
+        for group in driver.engine.optimizer.param_groups
         for parameter in group["params"]
     }
     for name, parameter in driver.engine.model.named_parameters():

@@ -19,6 +19,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from transformers import BertConfig
 
+from processes import on_ranks
 from taskmix.config import RunConfig
 from taskmix.errors import TaskmixError, UserError
 from taskmix.journal import read
@@ -33,11 +34,10 @@ from taskmix.tasks.data import ReadyBatches, from_data, part_of_ready
 from taskmix.tasks.task import Task
 from taskmix.training import session
 from taskmix.training.inference import load_run
-from taskmix.training.ranks import BUCKET, Group, Ranks, _buckets
+from taskmix.training.ranks import BUCKET_BYTES, Group, Ranks, _buckets
 from taskmix.training.run import resume_run, run
 from taskmix.training.stopping import listening
 from taskmix.weighting import WEIGHTINGS
-from processes import on_ranks
 
 Toys = Mapping[str, Task]
 NEAR = 1e-5
@@ -325,7 +325,7 @@ def test_a_ready_batch_is_cut_whatever_its_nesting() -> None:
 def test_buckets_have_one_type_and_about_one_size() -> None:
     small = [torch.zeros(3), torch.zeros(2, dtype=torch.bfloat16), torch.zeros(4)]
     assert [len(bucket) for bucket in _buckets(small)] == [1, 1, 1]
-    large = [torch.empty(BUCKET // 8, device="meta") for _ in range(5)]
+    large = [torch.empty(BUCKET_BYTES // 8, device="meta") for _ in range(5)]
     assert [len(bucket) for bucket in _buckets(large)] == [2, 2, 1]
     assert _buckets([]) == []
 

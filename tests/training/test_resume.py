@@ -4,14 +4,16 @@ import errno
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from taskmix.config import RunConfig
-from taskmix.errors import TaskmixError, RunInterruptedError, UserError
+from taskmix.config import RunConfig, asked_for, dump
+from taskmix.errors import RunInterruptedError, TaskmixError, UserError
+from taskmix.files import hash_of
 from taskmix.journal import Step, read
 from taskmix.records import UnitRecord
 from taskmix.selection import SELECTORS
@@ -20,6 +22,7 @@ from taskmix.training import checkpoints
 from taskmix.training.folder import config_of
 from taskmix.training.run import resume_run as resume
 from taskmix.training.run import run
+from taskmix.training.watching import Watcher
 from taskmix.weighting import WEIGHTINGS
 
 Toys = Mapping[str, Task]
@@ -245,6 +248,20 @@ def test_a_torn_journal_line_is_cut_off(
     stopped.resumes_to(expected, everything)
 
 
+def test_a_run_of_version_0_1_resumes(
+    stopped: Stopped, expected: dict[str, Any], everything: Everything
+) -> None:
+    """Its run.yaml has no section `resolved`, and its checkpoint holds the hash of that file."""
+    file = stopped.folder / "run.yaml"
+    file.write_text(dump(asked_for(config_of(stopped.folder))).replace("seed: 1\n", "seed:  1\n"))
+    snapshot = checkpoints.load_newest(stopped.folder / "checkpoints")
+    assert snapshot is not None
+    state = snapshot.state | {"config": hash_of(file.read_text())}
+    checkpoints.save(stopped.folder / "checkpoints", replace(snapshot, state=state))
+    resume(stopped.folder, tasks=stopped.toys)
+    assert everything(stopped.folder) | {"run.yaml": b""} == expected | {"run.yaml": b""}
+
+
 def test_a_checkpoint_of_another_configuration_is_refused(stopped: Stopped) -> None:
     file = stopped.folder / "run.yaml"
     before = file.read_text()
@@ -284,21 +301,12 @@ def test_a_spoilt_run_folder_is_one_sentence(
 def test_nobody_else_runs_in_the_folder_meanwhile(toys: Toys, toy: Toy, tmp_path: Path) -> None:
     sentences: list[str] = []
 
-    class Intruder:
-        def reading(self, *_: object) -> None:
-            """Nothing."""
-
-        def working(self, text: str) -> None:
-            """Nothing."""
-
+    class Intruder(Watcher):
         def advanced(self, record: UnitRecord) -> None:
             if record.step in (2, 9):
                 with pytest.raises(UserError) as caught:
                     resume(tmp_path / "run", tasks=toys)
                 sentences.append(str(caught.value))
-
-        def evaluated(self, *_: object) -> None:
-            pass
 
     run(toy(), tmp_path / "run", tasks=toys, watchers=[Intruder()])
     assert sentences == [f"{tmp_path / 'run'}: another process is running in this folder"] * 2
@@ -336,7 +344,7 @@ def test_the_run_file_of_a_folder_makes_the_same_run_again(
     config = toy(policy={"name": "active", "every": 3, "passes": 2, "limit": None})
     run(config, tmp_path / "one", tasks=toys)
     again = config_of(tmp_path / "one")
-    assert again == config
+    assert asked_for(again) == config
     run(again, tmp_path / "two", tasks=toys)
     assert everything(tmp_path / "two") == everything(tmp_path / "one")
 
@@ -394,7 +402,7 @@ def test_a_gradient_that_is_no_number_never_reaches_the_weights(
 
     monkeypatch.setattr(kind, "loss", spoilt)
     config = toy(checkpoint={"every": 1}, optimizer={"lr": 1e-3, "clip": 0})
-    with pytest.raises(TaskmixError, match=r"task [abc], step 6: the length of the gradient is"):
+    with pytest.raises(TaskmixError, match=r"task [abc], step 6: the norm of the gradient is"):
         run(config, tmp_path / "run", tasks=toys)
     weights = checkpoints.load(tmp_path / "run/checkpoints/step-5").model
     assert all(bool(tensor.isfinite().all()) for tensor in weights.values())

@@ -212,7 +212,7 @@ def test_training_from_kept_states_is_training_from_the_start(make, freeze):
     kept, computed = (make(model={"freeze": freeze}, passes=2) for _ in range(2))
     [chosen] = kept.select(1)
     [again] = computed.select(1)
-    assert FROZEN_STATES in kept._batch(chosen).inputs
+    assert FROZEN_STATES in kept.engine.loader.of(chosen.items, chosen.states).inputs
     runs = []
     for driver, step in ((kept, chosen), (computed, replace(again, states=None))):
         driver._waiting = [step]

@@ -12,7 +12,7 @@ import taskmix
 from taskmix.config import RunConfig
 from taskmix.errors import UserError
 from taskmix.journal import Evaluation, read
-from taskmix.models.build import pinned
+from taskmix.models.build import encoder_revision
 from taskmix.models.spec import ModelSpec
 from taskmix.tasks import hub
 from taskmix.tasks.task import Task
@@ -140,11 +140,17 @@ def test_a_hub_encoder_is_pinned_to_the_revision_of_today(monkeypatch: pytest.Mo
         return SimpleNamespace(_commit_hash="abc123")
 
     monkeypatch.setattr("taskmix.models.build.pretrained_config", config)
-    assert pinned(ModelSpec(encoder="far/away")).revision == "abc123"
-    assert pinned(ModelSpec(encoder="far/away", revision="main")).revision == "main"
-    for ours in ("minilm", "small", "mine:Encoder", None):
-        assert pinned(ModelSpec(encoder=ours)).revision is None
+    assert encoder_revision("far/away") == "abc123"
     assert asked == ["far/away"]
+    for ours in ("minilm", "small", "mine:Encoder", None):
+        assert ModelSpec(encoder=ours).hub_name is None
+    found = {"encoders": {"far/away": "abc123"}}
+    config = RunConfig(tasks=["a"], model={"encoder": "far/away"}, resolved=found)
+    assert config.model_spec.revision == "abc123"
+    assert config.model.revision is None
+    model = {"encoder": "far/away", "revision": "main"}
+    said = RunConfig(tasks=["a"], model=model, resolved=found)
+    assert said.model_spec.revision == "main"
 
 
 def test_a_hub_data_set_is_pinned_in_the_run_file_of_the_run(
@@ -168,8 +174,14 @@ def test_a_hub_data_set_is_pinned_in_the_run_file_of_the_run(
         budget={"steps": 2, "batch": 4},
     )
     taskmix.run(config, tmp_path / "run")
-    assert config_of(tmp_path / "run").tasks[0]["revision"] == "def456"  # type: ignore[index]
+    there = config_of(tmp_path / "run")
+    assert there.tasks == config.tasks
+    assert there.resolved.datasets == {"far/away": "def456"}
+    assert there.resolved.sizes == {"h": 8}
     assert revisions == ["def456"]
+    monkeypatch.setattr(assembly, "hub_revision", lambda place: "of another day")
+    taskmix.run(tmp_path / "run" / "run.yaml", tmp_path / "again")
+    assert revisions == ["def456", "def456"]
     taskmix.run(config, tmp_path / "run", resume=True)  # the same run, though it names no revision
 
 

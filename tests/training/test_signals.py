@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,12 @@ import torch
 from numpy.typing import NDArray
 
 from taskmix.config import RunConfig
-from taskmix.policies import Alignment, DevLosses, Outcome, Policy, Skill
+from taskmix.errors import RunInterruptedError, UserError
+from taskmix.policies import Alignment, DevLosses, DevScore, Outcome, Policy, Signal, Skill
 from taskmix.tasks.batches import Batch, in_order
+from taskmix.training import meters
 from taskmix.training.loading import to_device
+from taskmix.training.meters import Meter, StepTaken
 from taskmix.training.policy import PolicyDriver
 
 Toy = Callable[..., RunConfig]
@@ -147,3 +151,37 @@ def test_measuring_changes_nothing_of_the_training(toy: Toy, driver_for: DriverF
     *others, plain = weights
     for other in others:
         assert all(torch.equal(other[name], tensor) for name, tensor in plain.items())
+
+
+@dataclass(frozen=True)
+class Weights(Signal):
+    """A signal of one's own: how many weights the model has."""
+
+
+class WeightsMeter(Meter):
+    def after(self, signal: Weights, step: StepTaken) -> dict[str, float]:
+        return {"score": float(sum(p.numel() for p in self.engine.model.parameters()))}
+
+
+def test_a_new_signal_is_a_class_and_a_row_in_the_table_of_meters(
+    toy: Toy, driver_for: DriverFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy, config = Curious(Weights()), toy()
+    with pytest.raises(UserError, match=r"^policy .*: expected signals .*, found Weights$"):
+        PolicyDriver.check(policy, config, ())
+    monkeypatch.setitem(meters.METERS, Weights, WeightsMeter)  # type: ignore[arg-type]
+    PolicyDriver.check(policy, config, ())
+    driver = driver_for(config, policy)
+    driver.advance()
+    told = policy.told[-1]
+    assert told.score == sum(p.numel() for p in driver.engine.model.parameters())
+    assert told.measured().keys() == {"loss", "score", "examples", "tokens"}
+
+
+def test_a_signal_that_is_no_number_ends_the_run(
+    toy: Toy, driver_for: DriverFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meters.DevScoreMeter, "after", lambda *_: {"score": math.nan})
+    driver = driver_for(toy(), Curious(DevScore("a")))
+    with pytest.raises(RunInterruptedError, match=r"^task ., step 1: the score is nan, no number"):
+        driver.advance()

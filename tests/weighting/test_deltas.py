@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional
 from transformers import BertConfig, BertModel
 
-from taskmix.models.lenet import LeNet
+from taskmix.models.images import LeNet
 from taskmix.weighting.deltas import Deltas
 
 

@@ -1,21 +1,34 @@
-"""Rounds: the executor on small real models."""
+"""Rounds: the worker of a weighting, on a small model of one's own."""
 
 import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils.data import TensorDataset
 
-from taskmix.errors import RunInterruptedError
-from taskmix.journal import Round
+from taskmix.config import RunConfig
+from taskmix.errors import RunInterruptedError, UserError
+from taskmix.journal import Journal, Opening, Round, read
 from taskmix.rng import stream
-from taskmix.training.rounds import DevResult, Rounds, Work, record
-from taskmix.weighting import DIW, AlphaVIL, Descent, Joint, Single
+from taskmix.tasks.data import from_data
+from taskmix.training import rounds as rounds_module
+from taskmix.training.engine import Engine
+from taskmix.training.prepare import prepare, resolve
+from taskmix.training.weighting import WeightingDriver
+from taskmix.weighting import DIW, AlphaVIL, Descent, Joint, Single, Weighting
 from taskmix.weighting.base import DevLoss, DevSlope
 
 TASKS = ["near", "far"]
+BUILDS = [
+    lambda: AlphaVIL(TASKS, "near", fresh=False),
+    lambda: AlphaVIL.paper(TASKS, "near", joint=True),
+    lambda: DIW(TASKS, "near", tries=3),
+    lambda: Joint(TASKS, "near"),
+]
 
 
 class Net(nn.Module):
@@ -24,197 +37,220 @@ class Net(nn.Module):
         self.shared = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Dropout(0.1))
         self.heads = nn.ModuleList(nn.Linear(8, 2) for _ in TASKS)
 
-    def loss(self, task, x, y):
-        return functional.cross_entropy(self.heads[task](self.shared(x)), y)
+    def forward(self, batch):
+        return {
+            part.task: self.heads[TASKS.index(part.task)](self.shared(part.columns[0]))
+            for part in batch
+        }
 
 
-class Blobs:
-    """Two tasks with opposite labels."""
-
-    def __init__(self, model, seed=1):
-        self.model = model
-        self.seed = seed
-        rng = stream(seed, "blobs")
-        self.x = {s: torch.from_numpy(rng.normal(size=(64, 6))).float() for s in ("train", "dev")}
-        self.y = {s: (x[:, 0] > 0).long() for s, x in self.x.items()}
-        self.seen = []
-
-    def labels(self, task, split):
-        return self.y[split] if task == 0 else 1 - self.y[split]
-
-    def train(self, tasks, fraction, number):
-        order = stream(self.seed, "order", number).permutation(64)[: int(64 * fraction)]
-        for at in np.array_split(order, max(1, len(order) // 16)):
-            self.seen.append((tuple(tasks), at.tolist()))
-            yield Work(len(at), lambda at=at: self._losses(tasks, "train", at))
-
-    def _losses(self, tasks, split, at):
-        x = self.x[split][at]
-        return {task: self.model.loss(task, x, self.labels(task, split)[at]) for task in tasks}
-
-    def dev(self, batch, turn):
-        if batch is None:
-            chunks = np.array_split(np.arange(64), 3)  # of unequal sizes
-        else:
-            chunks = [(turn * batch + np.arange(batch)) % 64]
-        for at in chunks:
-            yield Work(len(at), lambda at=at: self._losses([0], "dev", at))
-
-    def dev_size(self):
-        return 64
-
-    @torch.no_grad()
-    def judge(self, task, tuning):
-        self.model.eval()
-        logits = self.model.heads[task](self.model.shared(self.x["dev"]))
-        labels = self.labels(task, "dev")
-        score = (logits.argmax(1) == labels).float().mean()
-        return DevResult(float(score), float(functional.cross_entropy(logits, labels)))
+def blobs(name: str, split: str) -> TensorDataset:
+    """Two tasks with opposite labels on the same examples."""
+    x = torch.from_numpy(stream(1, "blobs", split).normal(size=(64, 6))).float()
+    y = (x[:, 0] > 0).long()
+    return TensorDataset(x, y if name == "near" else 1 - y)
 
 
-def rounds(weighting, optimizer=torch.optim.SGD, lr=0.3, seed=1):
-    torch.manual_seed(0)
-    model = Net()
-    return Rounds(
-        weighting, model, Blobs(model), lambda: optimizer(model.parameters(), lr=lr), seed=seed
-    )
+def cross_entropy(outputs, batch):
+    return functional.cross_entropy(outputs, batch[1])
 
 
-def tensors(runner):
-    return {name: value.clone() for name, value in runner.model.state_dict().items()}
+def accuracy(outputs, batch) -> float:
+    return float((outputs.argmax(1) == batch[1]).mean())
 
 
-def same(a, b):
+@pytest.fixture
+def driver_of(tmp_path: Path) -> Iterator[Callable[..., WeightingDriver]]:
+    """Makes a driver of the two tasks, without a run around it."""
+    drivers: list[WeightingDriver] = []
+
+    def make(weighting: Weighting, optimizer: str = "sgd", lr: float = 0.3) -> WeightingDriver:
+        tasks = {
+            name: from_data(
+                name,
+                train=blobs(name, "train"),
+                dev=blobs(name, "dev"),
+                loss=cross_entropy,
+                score=accuracy,
+            )
+            for name in TASKS
+        }
+        config = RunConfig(
+            tasks=TASKS,
+            weighting={"name": "joint", "target": "near"},
+            budget={"rounds": 40, "batch": 16},
+            optimizer={"name": optimizer, "lr": lr, "clip": 0, "weight_decay": 0},
+            evaluate={"batch": 24},  # 64 examples make chunks of unequal sizes
+            device="cpu",
+        )
+        torch.manual_seed(0)
+        engine = Engine(config, prepare(resolve(config, tasks), None, config), Net())
+        path = tmp_path / f"journal-{len(drivers)}.jsonl"
+        journal = Journal.create(path, Opening("toy", TASKS, {}, 1, {}, {}, "weighting"))
+        drivers.append(WeightingDriver(engine, weighting, journal))
+        return drivers[-1]
+
+    yield make
+    for driver in drivers:
+        driver.journal.close()
+        driver.engine.loader.close()
+
+
+def tensors(driver: WeightingDriver) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in driver.engine.model.state_dict().items()}
+
+
+def same(a, b) -> bool:
     return all(torch.equal(a[name], b[name]) for name in a)
 
 
-def after_scaling(weights, weights_on, optimizer):
+def after_scaling(driver_of, weights, weights_on, optimizer):
     """How far a mixture at α = 1 goes when the second task has this weight."""
     weighting = AlphaVIL(TASKS, "near", weights_on=weights_on, tuner=Descent(steps=0))
     weighting.load_state_dict({**weighting.state_dict(), "weights": weights})
-    runner = rounds(weighting, optimizer, lr=0.01)
-    before = tensors(runner)
-    runner.advance()
-    return runner.model.heads[1].weight.detach() - before["heads.1.weight"]
+    driver = driver_of(weighting, optimizer, lr=0.01)
+    before = tensors(driver)
+    driver.advance()
+    return tensors(driver)["heads.1.weight"] - before["heads.1.weight"]
 
 
-def test_adam_cancels_weights_on_the_loss():
-    even = after_scaling([1.0, 1.0], "loss", torch.optim.Adam)
-    faint = after_scaling([1.0, 1e-2], "loss", torch.optim.Adam)
+def test_adam_cancels_weights_on_the_loss(driver_of):
+    even = after_scaling(driver_of, [1.0, 1.0], "loss", "adamw")
+    faint = after_scaling(driver_of, [1.0, 1e-2], "loss", "adamw")
     torch.testing.assert_close(even, faint, rtol=1e-3, atol=1e-5)
 
 
-def test_sgd_does_not():
-    even = after_scaling([1.0, 1.0], "loss", torch.optim.SGD)
-    faint = after_scaling([1.0, 1e-2], "loss", torch.optim.SGD)
+def test_sgd_does_not(driver_of):
+    even = after_scaling(driver_of, [1.0, 1.0], "loss", "sgd")
+    faint = after_scaling(driver_of, [1.0, 1e-2], "loss", "sgd")
     assert float(faint.norm()) < 0.05 * float(even.norm())
 
 
-@pytest.mark.parametrize("optimizer", [torch.optim.Adam, torch.optim.SGD])
-def test_weights_on_the_delta_act_under_any_optimiser(optimizer):
-    even = after_scaling([1.0, 1.0], "delta", optimizer)
-    faint = after_scaling([1.0, 1e-2], "delta", optimizer)
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+def test_weights_on_the_delta_act_under_any_optimiser(driver_of, optimizer):
+    even = after_scaling(driver_of, [1.0, 1.0], "delta", optimizer)
+    faint = after_scaling(driver_of, [1.0, 1e-2], "delta", optimizer)
     torch.testing.assert_close(faint, even * (0.01 / 1.01) / 0.5, rtol=1e-3, atol=1e-7)
 
 
-def test_alpha_vil_learns_the_target_and_favours_it():
-    runner = rounds(AlphaVIL(TASKS, "near", fraction=0.5))
-    reports = [runner.advance() for _ in range(30)]
+def test_alpha_vil_learns_the_target_and_favours_it(driver_of):
+    driver = driver_of(AlphaVIL(TASKS, "near", fraction=0.5))
+    reports = [driver.rounds.advance() for _ in range(30)]
     assert reports[-1].weights["far"] < reports[-1].weights["near"]
     assert reports[-1].dev_loss < reports[0].dev_loss
-    assert runner.scores()["near"] > 0.9
+    assert driver.engine.score("near").score > 0.9
 
 
-def test_a_whole_dev_slope_is_the_mean_over_examples_of_unequal_chunks():
-    runner = rounds(AlphaVIL(TASKS, "near", tuner=Descent(steps=0)))
-    runner.advance()
-    runner.model.eval()
-    slope = runner.slope(DevSlope((0.0, 0.0)))
-    blobs = runner.feed
-    whole = runner.model.loss(0, blobs.x["dev"], blobs.y["dev"])
+def test_a_whole_dev_slope_is_the_mean_over_examples_of_unequal_chunks(driver_of):
+    driver = driver_of(AlphaVIL(TASKS, "near", tuner=Descent(steps=0), split_dev=False))
+    driver.advance()
+    model = driver.engine.model.eval()
+    slope = driver.rounds.slope(DevSlope((0.0, 0.0)))
+    x, y = blobs("near", "dev").tensors
+    whole = functional.cross_entropy(model.heads[0](model.shared(x)), y)
     assert slope.loss == pytest.approx(float(whole.detach()), rel=1e-6)
-    assert runner.loss(DevLoss((0.0, 0.0))) == pytest.approx(slope.loss, rel=1e-6)
+    assert driver.rounds.loss(DevLoss((0.0, 0.0))) == pytest.approx(slope.loss, rel=1e-6)
 
 
-def test_a_dev_batch_is_made_when_the_one_before_is_done_with(monkeypatch):
+def test_a_dev_batch_is_used_before_the_next_one_is_taken(driver_of, monkeypatch):
     """However many dev batches there are, they are never all in memory."""
-    runner, happened = rounds(AlphaVIL(TASKS, "near")), []
-    runner.advance()
-    dev = runner.feed.dev
+    driver, happened = driver_of(AlphaVIL(TASKS, "near", split_dev=False)), []
+    driver.advance()
+    made, losses = rounds_module.dev_batches, driver.engine.losses
 
-    def watched(batch, turn):
-        for work in dev(batch, turn):
-            happened.append("made")
-            yield Work(work.examples, lambda work=work: happened.append("used") or work.losses())
+    def taken(*args):
+        for batch in made(*args):
+            happened.append("taken")
+            yield batch
 
-    monkeypatch.setattr(runner.feed, "dev", watched)
-    runner.slope(DevSlope((0.0, 0.0)))
-    runner.loss(DevLoss((0.0, 0.0)))
-    assert happened == ["made", "used"] * 6
+    def used(batch):
+        happened.append("used")
+        return losses(batch)
+
+    monkeypatch.setattr(rounds_module, "dev_batches", taken)
+    monkeypatch.setattr(driver.engine, "losses", used)
+    driver.rounds.slope(DevSlope((0.0, 0.0)))
+    driver.rounds.loss(DevLoss((0.0, 0.0)))
+    assert happened == ["taken", "used"] * 6
 
 
-@pytest.mark.parametrize(
-    "build",
-    [
-        lambda: AlphaVIL(TASKS, "near", fresh=False),
-        lambda: AlphaVIL.paper(TASKS, "near", joint=True),
-        lambda: DIW(TASKS, "near", tries=3),
-        lambda: Joint(TASKS, "near"),
-    ],
-)
-@pytest.mark.parametrize("optimizer", [torch.optim.Adam, torch.optim.SGD])
-def test_a_resumed_run_goes_on_bit_for_bit(build, optimizer):
-    straight = rounds(build(), optimizer, lr=0.05)
+@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+def test_a_resumed_run_goes_on_bit_for_bit(driver_of, build, optimizer):
+    straight = driver_of(build(), optimizer, lr=0.05)
     for _ in range(2):
         straight.advance()
     state = json.loads(json.dumps(straight.state_dict()))
-    model, moments = tensors(straight), straight.optimizer_tensors()
-    moments = {name: value.clone() for name, value in moments.items()}
-    reports = [straight.advance() for _ in range(2)]
-    resumed = rounds(build(), optimizer, lr=0.05)
-    resumed.model.load_state_dict(model)
+    model = tensors(straight)
+    moments = {name: value.clone() for name, value in straight.tensors().items()}
+    reports = [straight.rounds.advance() for _ in range(2)]
+    resumed = driver_of(build(), optimizer, lr=0.05)
+    resumed.engine.model.load_state_dict(model)
     resumed.load_state_dict(state)
-    resumed.load_optimizer_tensors(moments)
-    assert [resumed.advance() for _ in range(2)] == reports
+    resumed.load_tensors(moments)
+    assert [resumed.rounds.advance() for _ in range(2)] == reports
     assert same(tensors(straight), tensors(resumed))
 
 
-def test_a_second_try_starts_from_the_same_point_on_the_same_batches():
+def test_optimisers_are_kept_by_the_names_of_their_parameters(driver_of):
+    driver = driver_of(AlphaVIL(TASKS, "near", fresh=False), "adamw", lr=0.01)
+    driver.advance()
+    assert "task 1/heads.1.weight:exp_avg" in driver.tensors()
+    assert not any(name.startswith("task 1/heads.0") for name in driver.tensors())
+
+
+def test_optimisers_of_an_older_version_are_refused(driver_of):
+    driver = driver_of(Joint(TASKS, "near"))
+    with pytest.raises(UserError, match=r"found 'joint.0.exp_avg' of taskmix 0.1; start the run"):
+        driver.load_tensors({"joint.0.exp_avg": torch.zeros(1)})
+
+
+def test_a_second_try_starts_from_the_same_point_on_the_same_batches(driver_of, monkeypatch):
     diw = DIW(TASKS, "near", tries=2)
     diw.load_state_dict({**diw.state_dict(), "previous": 2.0})
-    runner = rounds(diw)
-    runner.advance()
-    joint = [at for tasks, at in runner.feed.seen if tasks == (0, 1)]
-    assert joint[: len(joint) // 2] == joint[len(joint) // 2 :]
+    driver, seen = driver_of(diw), []
+    update = driver.engine.update
+
+    def noted(optimizer, batches, weights):
+        seen.append([(part.task, part.items.tolist()) for batch in batches for part in batch])
+        return update(optimizer, batches, weights)
+
+    monkeypatch.setattr(driver.engine, "update", noted)
+    driver.advance()
+    joint = [parts for parts in seen if len(parts) == 2]
+    assert len(joint) == 8
+    assert joint[:4] == joint[4:]
 
 
-def test_single_leaves_the_other_head_alone():
-    runner = rounds(Single(TASKS, "near"))
-    before = tensors(runner)
-    runner.advance()
-    after = tensors(runner)
+def test_single_leaves_the_other_head_alone(driver_of):
+    driver = driver_of(Single(TASKS, "near"))
+    before = tensors(driver)
+    driver.advance()
+    after = tensors(driver)
     assert torch.equal(before["heads.1.weight"], after["heads.1.weight"])
     assert not torch.equal(before["heads.0.weight"], after["heads.0.weight"])
 
 
-def test_joint_training_keeps_its_optimiser_from_round_to_round():
-    runner = rounds(Joint(TASKS, "near"), torch.optim.Adam, lr=0.01)
-    runner.advance()
-    runner.advance()
-    steps = {int(v) for name, v in runner.optimizer_tensors().items() if name.endswith("step")}
+def test_joint_training_keeps_its_optimiser_from_round_to_round(driver_of):
+    driver = driver_of(Joint(TASKS, "near"), "adamw", lr=0.01)
+    driver.advance()
+    driver.advance()
+    steps = {int(value) for name, value in driver.tensors().items() if name.endswith("step")}
     assert steps == {8}
 
 
-def test_a_loss_that_is_no_number_stops_the_run():
-    runner = rounds(Joint(TASKS, "near"))
-    runner.feed.x["train"][:] = float("nan")
-    with pytest.raises(RunInterruptedError, match="round 1: the training loss is nan"):
-        runner.advance()
+def test_a_loss_that_is_no_number_stops_the_run(driver_of):
+    driver = driver_of(Joint(TASKS, "near"))
+    with torch.no_grad():
+        driver.engine.model.shared[0].weight.fill_(float("nan"))
+    with pytest.raises(RunInterruptedError, match="task near, round 1: the loss is nan"):
+        driver.advance()
 
 
-def test_a_round_is_written_down():
-    runner = rounds(AlphaVIL(TASKS, "near"))
-    entry = record(4, runner.advance(), seconds=1.5)
-    assert isinstance(entry, Round)
+def test_a_round_is_written_down(driver_of, tmp_path: Path):
+    driver = driver_of(AlphaVIL(TASKS, "near"))
+    driver.advance()
+    driver.journal.sync()
+    [entry] = [record for record in read(tmp_path / "journal-0.jsonl") if type(record) is Round]
     assert set(entry.alphas) == set(entry.weights) == set(entry.norms) == set(TASKS)
-    assert entry.step == 4
+    assert entry.step == 1

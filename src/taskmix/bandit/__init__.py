@@ -1,7 +1,6 @@
-"""The synthetic MTL bandit: tries policies where the truth is known."""
+"""A synthetic multi-task bandit with a known good distribution."""
 
-from taskmix.bandit.comparison import BanditComparison, BanditStanding, compare
-from taskmix.bandit.contenders import CONTENDERS
+from taskmix.bandit.comparison import CONTENDERS, BanditComparison, BanditStanding, compare
 from taskmix.bandit.environment import Environment
 from taskmix.bandit.rollout import Rollout, simulate
 

@@ -1,30 +1,95 @@
-"""Policies side by side, in many bandits."""
+"""The comparison of policies in many bandits."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import product
 from multiprocessing import get_context
 
 import numpy as np
-from numpy.typing import NDArray
 
-from taskmix.bandit.contenders import CONTENDERS, Maker
 from taskmix.bandit.environment import Environment
 from taskmix.bandit.rollout import simulate
+from taskmix.policies import (
+    ActivePrioritization,
+    Exp3S,
+    Policy,
+    Progress,
+    Random,
+    Stratified,
+    Thompson,
+    Worth,
+)
+from taskmix.policies.state import Array
 from taskmix.rng import stream
+from taskmix.tables import Column, Row, Table
+
+#: Creates a policy for an environment; a function of a module, so that it can be pickled.
+Maker = Callable[[Environment], Policy]
+
+
+def random(environment: Environment) -> Policy:
+    return Random(environment.tasks)
+
+
+def oracle(environment: Environment) -> Policy:
+    return environment.oracle_policy()
+
+
+def oracle_stratified(environment: Environment) -> Policy:
+    return Stratified(environment.oracle_policy())
+
+
+def exp3s(environment: Environment) -> Policy:
+    return Exp3S(environment.tasks)
+
+
+def thompson(environment: Environment) -> Policy:
+    return Thompson(environment.tasks, primary=environment.tasks[0])
+
+
+def active(environment: Environment) -> Policy:
+    return ActivePrioritization(environment.tasks, every=20)
+
+
+def worth(environment: Environment) -> Policy:
+    return Worth(environment.tasks)
+
+
+def progress(environment: Environment) -> Policy:
+    return Progress(environment.tasks)
+
+
+def progress_stratified(environment: Environment) -> Policy:
+    return Stratified(Progress(environment.tasks))
+
+
+CONTENDERS: Mapping[str, Maker] = {
+    make.__name__: make
+    for make in (
+        random,
+        oracle,
+        oracle_stratified,
+        exp3s,
+        thompson,
+        active,
+        worth,
+        progress,
+        progress_stratified,
+    )
+}
 
 
 @dataclass(frozen=True)
 class BanditStanding:
-    """One line of the table.
+    """The result of one policy.
 
     Args:
-        policy: its name.
+        policy: the name of the policy.
         score: the final mean score: median over seeds, then mean over environments.
-        closed: the share of the gap from RANDOM to ORACLE that it closes, median over environments.
-        over_random: environments in which its median over seeds is above RANDOM's.
-        over_oracle: environments in which it is above ORACLE's.
+        closed: the closed fraction of the gap from random to oracle, median over environments.
+        over_random: the number of environments with a higher median over seeds than random.
+        over_oracle: the number of environments with a higher median than oracle.
     """
 
     policy: str
@@ -36,35 +101,49 @@ class BanditStanding:
 
 @dataclass(frozen=True, eq=False)
 class BanditComparison:
-    """What several policies made of the same bandits.
+    """The results of several policies in the same bandits.
 
     Args:
-        policies: their names, `random` and `oracle` among them.
+        policies: the names of the policies, including `random` and `oracle`.
         curves: the mean score over arms, shape `(policies, environments, seeds, steps)`.
     """
 
     policies: tuple[str, ...]
-    curves: NDArray[np.float64]
+    curves: Array
 
-    def medians(self, policy: str) -> NDArray[np.float64]:
+    def medians(self, policy: str) -> Array:
         """Return the median over seeds of the final score, shape `(environments,)`."""
         finals = self.curves[self.policies.index(policy), :, :, -1]
-        medians: NDArray[np.float64] = np.median(finals, axis=1)
-        return medians
+        return np.asarray(np.median(finals, axis=1))
 
     def standings(self) -> list[BanditStanding]:
-        """Return the table, best policy first."""
+        """Return the results, best policy first."""
         lines = [self._standing(policy) for policy in self.policies]
         return sorted(lines, key=lambda line: -line.score)
 
+    def tables(self) -> list[Table]:
+        environments = self.curves.shape[1]
+        columns = [
+            Column("policy"),
+            Column("final score", ".4f"),
+            Column("gap closed", ".2f"),
+            Column("above random", lambda count: f"{count} of {environments}"),
+            Column("above oracle", lambda count: f"{count} of {environments}"),
+        ]
+        rows: list[Row] = [
+            [line.policy, line.score, line.closed, line.over_random, line.over_oracle]
+            for line in self.standings()
+        ]
+        return [Table(columns, rows)]
+
     def _standing(self, policy: str) -> BanditStanding:
-        chance, oracle, own = (self.medians(name) for name in ("random", "oracle", policy))
+        random, oracle, scores = (self.medians(name) for name in ("random", "oracle", policy))
         return BanditStanding(
             policy,
-            score=float(own.mean()),
-            closed=float(np.median((own - chance) / (oracle - chance))),
-            over_random=int(np.sum(own > chance)),
-            over_oracle=int(np.sum(own > oracle)),
+            score=float(scores.mean()),
+            closed=float(np.median((scores - random) / (oracle - random))),
+            over_random=int(np.sum(scores > random)),
+            over_oracle=int(np.sum(scores > oracle)),
         )
 
 
@@ -83,20 +162,19 @@ def compare(
     """Run every policy in every environment with every seed.
 
     Args:
-        policies: by name, what makes the policy for an environment; with more than one worker,
-            functions of a module, so that they can be sent to another process. `random` and
-            `oracle` are added where they are missing, as everything is measured by them.
-        arms: tasks in an environment.
-        steps: draws in a run.
-        environments: how many to draw.
-        seeds: runs of each policy in each environment; the draws of all policies are paired.
-        seed: everything follows from it, whatever the number of workers.
-        delay: how many draws are made between a draw and its outcome.
-        noise: the standard deviation of what luck adds to the loss of a batch.
-        workers: processes.
+        policies: functions that create the policies for an environment, by name; picklable if
+            there are several workers. `random` and `oracle` are always included.
+        arms: the number of arms of an environment.
+        steps: the number of draws in a run.
+        environments: the number of environments.
+        seeds: the number of runs of each policy in each environment, with the same seeds.
+        seed: the seed of the environments and runs.
+        delay: the number of draws between a draw and its outcome.
+        noise: the standard deviation of the noise in the loss of a batch.
+        workers: the number of processes; it does not change the result.
 
-    >>> found = compare({"random": CONTENDERS["random"]}, steps=50, environments=2, seeds=2)
-    >>> found.policies, found.curves.shape
+    >>> comparison = compare({"random": CONTENDERS["random"]}, steps=50, environments=2, seeds=2)
+    >>> comparison.policies, comparison.curves.shape
     (('random', 'oracle'), (2, 2, 2, 50))
     """
     makers = {**policies, **{name: CONTENDERS[name] for name in ("random", "oracle")}}
@@ -107,14 +185,14 @@ def compare(
     if workers == 1:
         curves = list(map(_curves, jobs))
     else:
-        # Spawned, because a copied process would inherit threads that hold locks.
+        # Spawned, because a forked process would inherit threads that hold locks.
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
             curves = list(pool.map(_curves, jobs))
     shape = (len(makers), environments, seeds, steps)
     return BanditComparison(tuple(makers), np.array(curves).reshape(shape))
 
 
-def _curves(job: tuple[Maker, int, int, int, int, int, float, int]) -> NDArray[np.float64]:
+def _curves(job: tuple[Maker, int, int, int, int, int, float, int]) -> Array:
     maker, arms, steps, seeds, seed, delay, noise, place = job
     environment = Environment.random(arms, steps, stream(seed, "environment", place))
     streams = [stream(seed, "draws", place, run) for run in range(seeds)]

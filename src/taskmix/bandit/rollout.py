@@ -1,8 +1,9 @@
-"""One policy in one bandit, and what it left behind."""
+"""The simulation of one policy in one bandit."""
 
 import math
 from collections import deque
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,37 +11,36 @@ from numpy.typing import NDArray
 from taskmix.bandit.environment import Environment
 from taskmix.policies.base import Draw, Outcome, Policy
 from taskmix.policies.signals import DevLosses, DevScore, Skill, Uncertainty
+from taskmix.policies.state import Array
 
-#: A score below this counts as this when its negative log-likelihood is taken.
+#: The minimum score, so that the loss -log(score) is finite.
 FLOOR = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
 class Rollout:
-    """The history of one simulated training: all that an off-policy log is made of.
+    """The history of one simulation, from which a `Log` can be made.
 
     Args:
-        tasks: the arms' names.
+        tasks: the names of the arms.
         actions: the arm pulled at each step, shape `(steps,)`.
         probabilities: the distribution of each draw, shape `(steps, tasks)`.
-        losses: the pulled arm's negative log-likelihood before the pull, with its noise, shape
-            `(steps,)`.
-        gains: by how much the step lowered it, shape `(steps,)`.
-        scores: every arm's score after each step, shape `(steps, tasks)`.
+        losses: the loss of the pulled arm before the pull, with noise, shape `(steps,)`.
+        gains: the decrease of the loss without noise, shape `(steps,)`.
+        scores: the score of every arm after each step, shape `(steps, tasks)`.
     """
 
     tasks: tuple[str, ...]
     actions: NDArray[np.int64]
-    probabilities: NDArray[np.float64]
-    losses: NDArray[np.float64]
-    gains: NDArray[np.float64]
-    scores: NDArray[np.float64]
+    probabilities: Array
+    losses: Array
+    gains: Array
+    scores: Array
 
     @property
-    def curve(self) -> NDArray[np.float64]:
+    def curve(self) -> Array:
         """The mean score of all arms after each step, shape `(steps,)`."""
-        curve: NDArray[np.float64] = self.scores.mean(axis=1)
-        return curve
+        return np.asarray(self.scores.mean(axis=1))
 
     @property
     def final(self) -> float:
@@ -56,21 +56,19 @@ def simulate(
     delay: int = 0,
     noise: float = 0.0,
 ) -> Rollout:
-    """Let a policy spend `steps` pulls, by ask and tell, as it would in a training.
+    """Simulate a training in which a policy chooses the arm of each pull.
 
-    An arm's score stands for the likelihood of a batch of its task, so the loss is -log(score).
-    A dev score is the score of the arm it names, a skill that of the arm pulled, for guessing earns
-    nothing; an uncertainty is 1 - score.
+    The score of an arm is the likelihood of its batches, so the loss is -log(score). Dev scores and
+    skills are scores, and the uncertainty is 1 - score.
 
     Args:
-        policy: says which arm is pulled.
+        policy: the policy.
         environment: the arms.
-        steps: how many pulls.
-        rng: where the draws come from.
-        delay: how many draws are made between a draw and its outcome, as by a loader that looks
-            ahead. The arms are pulled in the order of the draws.
-        noise: the standard deviation of what luck adds to the loss of a batch. The gain, which is
-            of one batch before and after, is without it, and so are dev scores and skills.
+        steps: the number of pulls.
+        rng: the random generator of the draws.
+        delay: the number of draws between a draw and its outcome, as by a loader that prefetches.
+        noise: the standard deviation of the noise in the loss of a batch; gains, dev scores and
+            skills have no noise.
 
     >>> import taskmix
     >>> from taskmix.rng import stream
@@ -99,8 +97,8 @@ def simulate(
             ahead.append(policy.ask(rng))
         draw = ahead.popleft()
         before, scores = scores, environment.after(scores, draw.index)
-        luck = noise * rng.standard_normal() if noise else 0.0
-        outcome = _outcome(policy, draw, before, scores, luck)
+        error = noise * rng.standard_normal() if noise else 0.0
+        outcome = _outcome(policy, draw, before, scores, error)
         policy.tell(outcome)
         history.actions[step] = draw.index
         history.probabilities[step] = draw.probabilities
@@ -110,26 +108,23 @@ def simulate(
     return history
 
 
-def _outcome(
-    policy: Policy,
-    draw: Draw,
-    before: NDArray[np.float64],
-    after: NDArray[np.float64],
-    luck: float,
-) -> Outcome:
+def _outcome(policy: Policy, draw: Draw, before: Array, after: Array, error: float) -> Outcome:
     loss = _nll(before[draw.index])
-    score, uncertainty, losses, skill = None, None, None, None
+    measured: dict[str, Any] = {}
     for signal in policy.due(draw):
-        if isinstance(signal, DevScore):
-            score = float(after[policy.tasks.index(signal.task)])
-        elif isinstance(signal, Skill):
-            skill = float(after[draw.index])
-        elif isinstance(signal, Uncertainty):
-            uncertainty = dict(zip(policy.tasks, (1 - after).tolist(), strict=True))
-        elif isinstance(signal, DevLosses):
-            losses = {task: _nll(each) for task, each in zip(policy.tasks, after, strict=True)}
+        match signal:
+            case DevScore(task=task):
+                measured["score"] = float(after[policy.tasks.index(task)])
+            case Skill():
+                measured["skill"] = float(after[draw.index])
+            case Uncertainty():
+                values = (1 - after).tolist()
+                measured["uncertainty"] = dict(zip(policy.tasks, values, strict=True))
+            case DevLosses():
+                values = map(_nll, after)
+                measured["dev_losses"] = dict(zip(policy.tasks, values, strict=True))
     gain = loss - _nll(after[draw.index])
-    return Outcome(draw, loss + luck, gain, score, uncertainty, dev_losses=losses, skill=skill)
+    return Outcome(draw, loss + error, gain, **measured)
 
 
 def _nll(score: float) -> float:

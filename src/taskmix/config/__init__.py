@@ -2,14 +2,29 @@
 
 from taskmix.config.classes import build_decider, decider_class, is_own, options_of, own_class
 from taskmix.config.dialect import read_value, read_yaml, write_value
+from taskmix.config.entries import FilesTask, HubTask, NamedTask, TaskEntry, task_entry
 from taskmix.config.overrides import changed, decided_by, load, parse, with_sets
-from taskmix.config.schema import OF_MACHINE, Objective, Optimizer, RunConfig, dump
+from taskmix.config.schema import (
+    OF_MACHINE,
+    Objective,
+    Optimizer,
+    Resolved,
+    RunConfig,
+    asked_for,
+    dump,
+)
 
 __all__ = [
     "OF_MACHINE",
+    "FilesTask",
+    "HubTask",
+    "NamedTask",
     "Objective",
     "Optimizer",
+    "Resolved",
     "RunConfig",
+    "TaskEntry",
+    "asked_for",
     "build_decider",
     "changed",
     "decided_by",
@@ -22,6 +37,7 @@ __all__ = [
     "parse",
     "read_value",
     "read_yaml",
+    "task_entry",
     "with_sets",
     "write_value",
 ]

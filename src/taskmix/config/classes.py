@@ -6,12 +6,31 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, get_type_hints
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    Strict,
+    ValidationError,
+    create_model,
+    field_validator,
+)
 
-from taskmix.errors import UserError, unknown
+from taskmix.errors import UserError, explain, unknown
 from taskmix.families import Decider, Family
 from taskmix.policies import Policy, Stratified
 from taskmix.run_info import RunInfo
@@ -19,8 +38,9 @@ from taskmix.run_info import RunInfo
 if TYPE_CHECKING:
     from taskmix.config.schema import RunConfig
 
-NOT_OPTIONS = frozenset({"self", "tasks", "sizes", "batch", "scaler", "propensity"})
+NOT_OPTIONS = frozenset({"self", "info", "tasks", "sizes", "batch", "scaler", "propensity"})
 """Arguments that the run itself gives to a decider, or that only Python can say."""
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def is_own(name: object) -> bool:
@@ -33,14 +53,7 @@ def is_own(name: object) -> bool:
 
 
 def own_class(name: str, base: type[Any], where: str, folder: str | None) -> Any:
-    """Import a class of the user's own.
-
-    Args:
-        name: `module:Class`.
-        base: what it has to be a subclass of.
-        where: what a complaint calls the place that names it.
-        folder: where the module is looked for, behind the installed packages.
-    """
+    """Import a class of the user's own; `folder` is searched behind the installed packages."""
     module, _, attribute = name.partition(":")
     with _behind_the_installed(folder):
         try:
@@ -74,52 +87,78 @@ def _behind_the_installed(folder: str | None) -> Iterator[None]:
 
 
 def decider_class(family: Family, spec: Mapping[str, Any], code: str | None) -> type[Decider]:
-    """Return the class that a run names, its options checked; imports a class of one's own.
-
-    Args:
-        family: of the decider.
-        spec: its name and options.
-        code: the folder of own modules.
-    """
+    """Return the class that a run names, its options validated; imports a class of one's own."""
     name = str(spec["name"])
     own = is_own(name)
     cls = own_class(name, family.base, family.key, code) if own else _our_class(family, name)
-    drawn = {"draws"} if family.key == "policy" else set()
-    known = set(inspect.signature(cls.__init__).parameters) - NOT_OPTIONS | drawn
-    if extra := sorted(set(spec) - {"name", "as"} - known):
-        raise unknown("option", extra[0], known, f"{family.key} {name}")
-    if not own:  # what a class of one's own takes is its own affair
-        _check_values(cls, spec, f"{family.key} {name}")
-    if spec.get("draws", "iid") not in ("iid", "stratified"):
-        raise UserError(f"policy.draws: expected iid or stratified, found {spec['draws']!r}")
+    model = _options_model(cls, family.key == "policy", own)
+    try:
+        model.model_validate(dict(spec))
+    except ValidationError as error:
+        raise UserError(explain(error, model, f"{family.key} {name}", "option")) from None
     return cls
 
 
-def _check_values(cls: type[Any], options: Mapping[str, Any], where: str) -> None:
-    """Raise unless the options are of the types that the class says, and their numbers finite."""
-    hints = get_type_hints(cls.__init__) | get_type_hints(cls.for_run)
-    for key, value in options.items():
-        if key not in hints or key in NOT_OPTIONS:
+class _DeciderSpec(BaseModel):
+    """The keys of every decider's section."""
+
+    model_config = ConfigDict(
+        extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True, protected_namespaces=()
+    )
+    name: str
+    called: Any = Field(default=None, alias="as")
+
+    @field_validator("*", mode="after")
+    @classmethod
+    def _finite(cls, value: Any) -> Any:
+        if _is_infinite(value):  # inside a mapping of anything, pydantic does not look
+            raise ValueError("expected finite numbers")
+        return value
+
+
+class _PolicySpec(_DeciderSpec):
+    draws: Literal["iid", "stratified"] = "iid"
+
+
+@cache
+def _options_model(cls: type[Any], policy: bool, own: bool) -> type[BaseModel]:
+    """Derive the model of a decider's section from the signatures of its class.
+
+    Of a class of one's own, the names of the options are known, and not which of them its
+    `for_run` fills in or what types they have.
+    """
+    parameters = {
+        **inspect.signature(cls.__init__).parameters,
+        **inspect.signature(cls.for_run).parameters,
+    }
+    hints = {} if own else get_type_hints(cls.__init__) | get_type_hints(cls.for_run)
+    fields: dict[str, Any] = {}
+    for key, parameter in parameters.items():
+        if key in NOT_OPTIONS or parameter.kind in (
+            parameter.VAR_POSITIONAL,
+            parameter.VAR_KEYWORD,
+        ):
             continue
-        adapter = TypeAdapter(hints[key], config=ConfigDict(arbitrary_types_allowed=True))
-        try:
-            # YAML has no tuples.
-            adapter.validate_python(value, strict=not isinstance(value, (list, dict)))
-        except ValidationError as error:
-            message = error.errors()[0]["msg"]
-            raise UserError(
-                f"{where}: {key}: {message[0].lower()}{message[1:]}, found {value!r}"
-            ) from None
-        if _is_infinite(value):
-            raise UserError(f"{where}: {key}: expected finite numbers, found {value!r}")
+        required = parameter.default is parameter.empty and not own
+        fields[key] = (_strict(hints.get(key, Any)), ... if required else None)
+    return create_model(cls.__name__, __base__=_PolicySpec if policy else _DeciderSpec, **fields)
+
+
+def _strict(hint: Any) -> Any:
+    """Return a type that takes no text for a number; YAML has lists where Python has tuples."""
+    if hint in (int, float, bool, str):
+        return Annotated[hint, Strict()]
+    if get_origin(hint) in (Union, UnionType):
+        return Union[tuple(_strict(member) for member in get_args(hint))]  # noqa: UP007
+    return hint
 
 
 def _is_infinite(value: Any) -> bool:
     match value:
         case Mapping():
-            return any(_is_infinite(each) for each in value.values())
+            return any(_is_infinite(inner) for inner in value.values())
         case list() | tuple():
-            return any(_is_infinite(each) for each in value)
+            return any(_is_infinite(inner) for inner in value)
     return isinstance(value, float) and not math.isfinite(value)
 
 

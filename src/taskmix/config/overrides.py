@@ -13,13 +13,7 @@ from taskmix.models.spec import ENCODERS
 
 
 def load(path: Path, sets: Sequence[str] = (), data: str | None = None) -> RunConfig:
-    """Read a run file with `key=value` changes, its paths made absolute.
-
-    Args:
-        path: the YAML file.
-        sets: changes such as `budget.steps=500`; the value is read as YAML.
-        data: the folder of catalogue tasks; it goes before what the file says.
-    """
+    """Read a run file with changes such as `budget.steps=500`, its paths made absolute."""
     values = read_yaml(path)
     for change in sets:
         _apply(values, change)
@@ -120,9 +114,9 @@ def _names_own_code(values: Mapping[str, Any]) -> bool:
     said = [values.get(key) for key in FAMILIES]
     names = [spec.get("name") if isinstance(spec, dict) else spec for spec in said]
     tasks = values.get("tasks")
-    entries = [each for each in tasks if isinstance(each, dict)] if isinstance(tasks, list) else []
+    tasks = tasks if isinstance(tasks, list) else []
     model = values.get("model")
-    names += [entry.get("kind") for entry in entries]
+    names += [entry.get("kind") for entry in tasks if isinstance(entry, dict)]
     names += [model.get("encoder")] if isinstance(model, dict) else []
     return any(is_own(name) for name in names)
 

@@ -2,23 +2,25 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
+    BeforeValidator,
     Field,
+    SerializerFunctionWrapHandler,
     ValidationError,
     create_model,
     field_validator,
+    model_serializer,
     model_validator,
 )
 
 from taskmix.config.classes import decider_class, is_own
 from taskmix.config.dialect import write_value
-from taskmix.config.prose import sentence
-from taskmix.errors import UserError
+from taskmix.config.entries import HubTask, TaskEntry, task_entry
+from taskmix.errors import UserError, explain
 from taskmix.families import FAMILIES, Family
-from taskmix.models.section import Section
-from taskmix.models.spec import ModelSpec
+from taskmix.models.spec import ModelSpec, Section
 
 NAME = r"\w[\w.+-]*"
 """What runs and contestants may be called: folders have their names."""
@@ -147,12 +149,32 @@ class Objective(Section):
         return "objective" if self.measure == "score" else "objective, loss"
 
 
+class Resolved(Section):
+    """What a run found out when it began. It stands in the run's own run.yaml.
+
+    Of a run file that has this section, the revisions are used again; the rest is information.
+
+    Args:
+        encoders: by hub name, the revision of an encoder; None where the hub could not be asked.
+        datasets: by hub name, the revision of a data set.
+        causal: whether the model is a causal language model, because a task generates.
+        model: the class of a model that was made in Python.
+        sizes: by task, its training examples.
+    """
+
+    encoders: dict[str, str | None] = {}  # noqa: RUF012 (pydantic copies it)
+    datasets: dict[str, str | None] = {}  # noqa: RUF012
+    causal: bool = False
+    model: str | None = None
+    sizes: dict[str, int] = {}  # noqa: RUF012
+
+
 OF_MACHINE = ("data", "device", "code")
 """Keys in which runs of one study may differ from machine to machine."""
 
 
 DEFAULT_POLICY = "worth"
-"""Who decides in a run that names no decider."""
+"""The policy of a run that names no decider."""
 
 
 _KEYS: dict[str, Any] = dict.fromkeys(FAMILIES, (dict[str, Any] | None, None))
@@ -169,8 +191,8 @@ class RunConfig(_Deciders):  # type: ignore[misc]
         name: of the run; its folder is called so.
         tasks: names of the catalogue, tasks made in Python, or mappings that say where one is.
         model: what learns.
-        policy: who gets the next batch; or `selection`, or `weighting`. If none is named, `aimed`
-            decides where there is an objective, else `random`.
+        policy: who gets the next batch; or `selection`, or `weighting`. If none is named, the
+            policy is `worth`.
         budget: what there is to spend.
         optimizer: how the model moves.
         objective: what the run is for; None means the mean score over all tasks, for a weighting
@@ -187,6 +209,7 @@ class RunConfig(_Deciders):  # type: ignore[misc]
         device: `auto` is the fastest there is.
         data: the folder of the catalogue's files; None means the environment's TASKMIX_DATA.
         code: the folder that classes of the user's own are imported from: the run file's.
+        resolved: what the run found out when it began; only a run's own run.yaml has it.
 
     >>> config = RunConfig(tasks=["digits/left", "digits/right"], budget={"steps": 50})
     >>> config.policy, config.budget.batch
@@ -194,7 +217,7 @@ class RunConfig(_Deciders):  # type: ignore[misc]
     """
 
     name: str = Field(default="run", pattern=f"^{NAME}$")
-    tasks: tuple[str | dict[str, Any], ...]
+    tasks: tuple[Annotated[TaskEntry, BeforeValidator(task_entry)], ...]
     model: ModelSpec = ModelSpec()
     budget: Budget = Budget()
     optimizer: Optimizer = Optimizer()
@@ -209,12 +232,13 @@ class RunConfig(_Deciders):  # type: ignore[misc]
     device: str = "auto"
     data: str | None = None
     code: str | None = None
+    resolved: Resolved | None = None
 
     def __init__(self, **values: Any) -> None:
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise UserError(sentence(error, RunConfig)) from None
+            raise UserError(explain(error, RunConfig)) from None
 
     @field_validator("tasks")
     @classmethod
@@ -270,6 +294,41 @@ class RunConfig(_Deciders):  # type: ignore[misc]
             raise ValueError(f"budget.tokens: expected a policy with it, found a {self.family.key}")
         return self
 
+    @model_serializer(mode="wrap")
+    def _without_an_empty_section(self, handler: SerializerFunctionWrapHandler) -> Any:
+        values = handler(self)
+        if values.get("resolved", "") is None:
+            del values["resolved"]
+        return values
+
+    @property
+    def task_names(self) -> list[str]:
+        """The names of the tasks, in order."""
+        return [entry.name for entry in self.tasks]
+
+    @property
+    def model_spec(self) -> ModelSpec:
+        """The model to build: the one that was asked for, with what the run found out about it."""
+        resolved = self.resolved or Resolved()
+        spec = self.model
+        if spec.revision is None and spec.hub_name is not None:
+            revision = resolved.encoders.get(spec.hub_name)
+            spec = spec.model_copy(update={"revision": revision})
+        if resolved.causal:
+            encoder = spec.encoder or "small"
+            spec = spec.model_copy(update={"causal": True, "encoder": encoder})
+        return spec
+
+    def dataset_revision(self, entry: HubTask) -> str | None:
+        """Return the revision of a data set: the one that was asked for, or that the run found."""
+        resolved = self.resolved or Resolved()
+        return entry.revision or resolved.datasets.get(entry.hub)
+
+    @property
+    def python_model(self) -> str | None:
+        """The class of the model, where that was made in Python."""
+        return (self.resolved and self.resolved.model) or self.model.given
+
     @property
     def family(self) -> Family:
         """The decider's family."""
@@ -313,3 +372,9 @@ def _check_name(said: Any) -> None:
 def dump(config: RunConfig) -> str:
     """Return the configuration as a run file: rerunning it reproduces the run."""
     return write_value(config.model_dump(mode="json"))
+
+
+def asked_for(config: RunConfig) -> RunConfig:
+    """Return the configuration without what a run found out."""
+    asked: RunConfig = config.model_copy(update={"resolved": None})
+    return asked

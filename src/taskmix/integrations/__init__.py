@@ -1,1 +1,1 @@
-"""Taskmix in the loops of other libraries: one module for each, imported by its own user only."""
+"""Mixtures of data sets for the trainers of other libraries, one module for each library."""

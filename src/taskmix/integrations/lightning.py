@@ -1,4 +1,4 @@
-"""Several data sets in Lightning, mixed by a policy: a data module and a callback."""
+"""A data module and a callback for Lightning that mix data sets by a policy."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ __all__ = ["MixtureCallback", "MixtureDataModule"]
 
 
 class _MixtureLoader(DataLoader[Any]):
-    """A loader whose state is that of its mixer; Lightning saves and loads it by itself."""
+    """A loader whose state is that of its mixer; Lightning saves and loads it."""
 
     def __init__(self, mixer: Mixer, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -36,25 +36,25 @@ class _MixtureLoader(DataLoader[Any]):
 
 
 class MixtureDataModule(lightning.LightningDataModule):
-    """Training sets by name, mixed by a policy; goes with a `MixtureCallback`.
+    """Training sets by name, mixed by a policy; used together with a `MixtureCallback`.
 
-    A batch is a dictionary with the draw's number under "draw" and the set's name under "task"; see
-    `taskmix.mixing.collate_by`. It never ends: give the Trainer `max_steps`. On several ranks give
-    it `use_distributed_sampler=False`, and `strategy="ddp_find_unused_parameters_true"` if each set
-    has a head of its own.
+    A batch is a dictionary with the number of its draw as "draw" and the name of its set as "task";
+    see `taskmix.mixing.collate_by`. Batches never end: set `max_steps` of the Trainer. On several
+    ranks also set `use_distributed_sampler=False`, and, if each set has its own head,
+    `strategy="ddp_find_unused_parameters_true"`.
 
     Args:
         datasets: the training sets by name.
         policy: draws the sets; its tasks are their names.
         batch: examples in a batch of one rank.
         seed: of the draws, the order of the examples and dropout.
-        decide: "step" makes one decision for an optimiser step, so that its micro-batches on all
-            ranks are of one set; "batch" makes one for each micro-batch.
-        collators: by set, or one for all, how items become a batch; torch's own if None.
-        lengths: by set, the length of each example, to put like lengths together.
-        journal: the file to write every draw to; None for none.
+        decide: "step" draws once for an optimiser step, so that its micro-batches on all ranks are
+            from one set; "batch" draws for each micro-batch.
+        collators: by set, or one for all; torch's `default_collate` if None.
+        lengths: by set, the length of each example, to batch examples of similar length.
+        journal: a new file to write every draw to; None for no journal.
         lag: see `taskmix.mixing.Mixer`.
-        loader: further options of torch's DataLoader, such as `num_workers`.
+        loader: options of torch's DataLoader, such as `num_workers`.
     """
 
     def __init__(
@@ -89,18 +89,16 @@ class MixtureDataModule(lightning.LightningDataModule):
             journal=journal,
             lag=lag,
         )
-        self._make(batches=1)  # what is wrong is said here and not in the middle of a fit
+        self._make(batches=1)  # checks the settings now, and not in the middle of a fit
 
     def setup(self, stage: str) -> None:
-        """Make the mixer, now that the number of ranks is known."""
         if self.mixer is None and self.trainer is not None:
             per_step = self.trainer.world_size * self.trainer.accumulate_grad_batches
             self.mixer = self._make(batches=per_step if self._decide == "step" else 1)
 
     def train_dataloader(self) -> DataLoader[Any]:
-        """Return the loader of this rank's batches."""
         if self.mixer is None or self.trainer is None:
-            raise UserError("train_dataloader: expected a Trainer to ask for it, found none")
+            raise UserError("train_dataloader: expected a Trainer that calls it, found none")
         return _MixtureLoader(
             self.mixer,
             self.mixed,
@@ -111,10 +109,10 @@ class MixtureDataModule(lightning.LightningDataModule):
 
 
 class MixtureCallback(lightning.Callback):
-    """Says what came of each draw of a `MixtureDataModule`, and logs losses and shares by set.
+    """Settles each draw of a `MixtureDataModule`, and logs losses and shares by set.
 
-    Lightning saves no state of torch's generator, so dropout is seeded by the draw: a resumed
-    training has the masks of one that went on.
+    Lightning does not save the state of torch's generator, so dropout is seeded by the draw: a
+    resumed training has the same masks as one that was not interrupted.
     """
 
     def __init__(self) -> None:
@@ -124,7 +122,6 @@ class MixtureCallback(lightning.Callback):
     def on_train_start(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
     ) -> None:
-        """Find the mixer."""
         self._tally = Tally(_mixer_of(trainer))
 
     def on_train_batch_start(
@@ -134,10 +131,8 @@ class MixtureCallback(lightning.Callback):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """Seed dropout."""
-        mixer = _mixer_of(trainer)
         name = ("dropout", batch["draw"], batch_idx, trainer.global_rank)
-        torch.manual_seed(seed_for(mixer.seed, *name))
+        torch.manual_seed(seed_for(_mixer_of(trainer).seed, *name))
         self._state = RandomState()
 
     def on_train_batch_end(
@@ -148,9 +143,8 @@ class MixtureCallback(lightning.Callback):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """Take down the loss of a batch; after an optimiser step, settle its draws."""
         assert self._tally is not None
-        # Lightning hands a loss back as it was divided for the accumulation.
+        # Lightning returns a loss that is divided by the number of accumulated batches.
         accumulated = trainer.accumulate_grad_batches if pl_module.automatic_optimization else 1
         loss = torch.tensor(float("nan")) if outputs is None else outputs["loss"] * accumulated
         again = None
@@ -158,9 +152,8 @@ class MixtureCallback(lightning.Callback):
             again = partial(_loss_again, pl_module, batch, batch_idx, self._state)
         self._tally.add(batch["draw"], loss, _rows(batch), again=again)
         if (batch_idx + 1) % accumulated == 0:
-            settled = self._tally.settle()
+            values = {f"loss_{draw.task}": draw.loss for draw in self._tally.settle()}
             shares = _mixer_of(trainer).shares()
-            values = {f"loss_{each.task}": each.loss for each in settled}
             values |= {f"share_{task}": share for task, share in shares.items()}
             pl_module.log_dict(values, on_step=True, on_epoch=False, batch_size=1)
 
@@ -176,22 +169,22 @@ def _mixer_of(trainer: lightning.Trainer) -> Mixer:
 
 
 def _rows(batch: Any) -> int:
-    """Return how many examples a batch has."""
+    """Return the number of examples in a batch."""
     if isinstance(batch, Tensor):
         return len(batch) if batch.dim() else 0
     if isinstance(batch, Mapping):
         batch = list(batch.values())
-    found = (_rows(each) for each in batch) if isinstance(batch, list | tuple) else ()
-    return next((rows for rows in found if rows), 0)
+    sizes = map(_rows, batch) if isinstance(batch, list | tuple) else ()
+    return next((size for size in sizes if size), 0)
 
 
 def _loss_again(
     module: lightning.LightningModule, batch: Any, batch_idx: int, state: RandomState
 ) -> Tensor:
-    """Return the loss of a batch after the step, under the same dropout, and log nothing."""
+    """Return the loss of a batch after the step, with the same dropout, and log nothing."""
     with torch.no_grad(), state.again(), _silent(module):
-        found: Any = module.training_step(batch, batch_idx)
-    loss: Tensor = found["loss"] if isinstance(found, Mapping) else found
+        result: Any = module.training_step(batch, batch_idx)
+    loss: Tensor = result["loss"] if isinstance(result, Mapping) else result
     return loss
 
 

@@ -1,4 +1,4 @@
-"""Several data sets in the SFTTrainer of TRL, mixed by a policy."""
+"""TRL's SFTTrainer with data sets that are mixed by a policy."""
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
@@ -15,10 +15,9 @@ __all__ = ["MixtureSFTMixin", "MixtureSFTTrainer"]
 
 
 class MixtureSFTMixin(MixtureMixin):
-    """Makes TRL's SFTTrainer, or a subclass of it, take several training sets and a policy.
+    """Makes TRL's SFTTrainer, or a subclass of it, mix several training sets by a policy.
 
-    Each set is tokenised, and packed if `packing` says so, by itself: no packed row has text of two
-    sets.
+    Each set is tokenised and packed separately, so no packed row has text of two sets.
     """
 
     # Of the SFTTrainer that comes after it.
@@ -30,30 +29,25 @@ class MixtureSFTMixin(MixtureMixin):
     _total_train_tokens: int
 
     def _stand_in(self, train_dataset: Mapping[str, Any]) -> Any:
-        # SFTTrainer prepares this one while it is made, and the others after that.
+        # SFTTrainer prepares this one in its __init__; _prepared prepares the others.
         return next(iter(train_dataset.values()))
 
     def _prepared(self, train_dataset: Mapping[str, Any]) -> dict[str, Any]:
         first, *others = train_dataset
-        prepared = {first: self.train_dataset}
-        for name in others:
-            prepared[name] = self._prepared_set(name, train_dataset[name])
+        prepared = {**train_dataset, first: self.train_dataset}
+        for name in () if self._skip_prepare_dataset else others:
+            prepared[name] = self._prepare_dataset(
+                train_dataset[name],
+                self.processing_class,
+                self.args,
+                self.args.packing,
+                self._formatting_func,
+                name,
+            )
         return prepared
 
-    def _prepared_set(self, name: str, dataset: Any) -> Any:
-        if self._skip_prepare_dataset:
-            return dataset
-        return self._prepare_dataset(
-            dataset,
-            self.processing_class,
-            self.args,
-            self.args.packing,
-            self._formatting_func,
-            name,
-        )
-
     def _loss_again(self, inputs: dict[str, Any], task: str, state: RandomState) -> Tensor:
-        # SFTTrainer counts tokens and metrics whenever it computes a loss.
+        # SFTTrainer counts tokens and metrics at every computation of a loss.
         metrics, tokens = deepcopy(self._metrics), self._total_train_tokens
         loss = super()._loss_again(inputs, task, state)
         self._metrics, self._total_train_tokens = metrics, tokens
@@ -61,7 +55,7 @@ class MixtureSFTMixin(MixtureMixin):
 
 
 class MixtureSFTTrainer(MixtureSFTMixin, SFTTrainer):
-    """TRL's SFTTrainer over several training sets, mixed by a policy.
+    """TRL's SFTTrainer with training sets that are mixed by a policy.
 
-    Takes what `trl.SFTTrainer` takes and what `MixtureMixin` adds.
+    Its arguments are those of `trl.SFTTrainer` and of `MixtureMixin`.
     """

@@ -1,4 +1,4 @@
-"""A policy as a batch sampler over any data sets: the core of every integration."""
+"""Batch samplers that mix data sets by a policy: the core of every integration."""
 
 from taskmix.mixing.decisions import Decisions
 from taskmix.mixing.mixed import Item, Mixed, collate_by

@@ -1,47 +1,57 @@
-"""Asking a policy in somebody else's loop, and telling it what came of each draw."""
+"""The draw loop: ask a policy, keep its open draws, tell it their outcomes, write the journal."""
 
 import logging
 import math
+import sys
+import weakref
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, SupportsFloat
+from typing import Any
 
 import numpy as np
 
-from taskmix.errors import UserError
-from taskmix.journal import Opening
-from taskmix.mixing.recorder import Recorder
+from taskmix.errors import UserError, unknown
+from taskmix.journal import Journal, Opening, Step
 from taskmix.policies import Draw, Outcome, Policy, Signal
+from taskmix.policies.base import MEASURED, Measured
 from taskmix.rng import restore, state_of, stream
 
 log = logging.getLogger(__name__)
+_FLOATS = frozenset(field.name for field in fields(Measured) if field.type == float | None)
 
 
 class Decisions:
-    """The draws of a policy and what came of them, however late that is known.
+    """The draws of a policy, and their outcomes, which may arrive late and in any order.
 
-    A draw is open from `ask` to `settle`. Loaders look ahead, so several are open at a time; they
-    are part of the state.
+    A draw is open from `ask` to `settle`. Loaders look ahead, so several may be open at a time;
+    they are part of the state.
 
     Args:
-        policy: who is asked.
-        sizes: by task, its training examples; empty if nobody knows.
-        batch: examples in a batch; None if nobody knows.
+        policy: draws the tasks.
+        sizes: by task, the number of training examples if known, for the journal.
+        batch: examples in a batch if known, for the journal.
         seed: of the draws.
-        journal: the file to write every draw to; it must not be there yet. None for no journal.
-        lag: a draw knows the outcomes of the draws this many before it and earlier, and no others,
-            so it does not depend on how far a loader looks ahead. None: a draw knows every outcome
-            that was settled before it.
+        journal: a new file to write every draw to; or an open journal, which its owner closes.
+        lag: a draw uses the outcomes of the draws this many before it and earlier, so it does not
+            depend on how far a loader looks ahead. None: it uses all outcomes settled before it.
+
+    >>> import taskmix
+    >>> decisions = Decisions(taskmix.Random(["a", "b"]), seed=1)
+    >>> draw = decisions.ask()
+    >>> decisions.settle(draw.number, loss=0.7, examples=16)
+    >>> decisions.shares()[draw.task]
+    1.0
     """
 
     def __init__(
         self,
         policy: Policy,
-        sizes: Mapping[str, int],
-        batch: int | None,
+        sizes: Mapping[str, int] | None = None,
+        batch: int | None = None,
         *,
         seed: int,
-        journal: Path | str | None = None,
+        journal: Journal | Path | str | None = None,
         lag: int | None = None,
     ) -> None:
         if lag is not None and lag < 1:
@@ -49,42 +59,34 @@ class Decisions:
         self.policy = policy
         self.seed = seed
         self.lag = lag
+        self.rng = stream(seed, "draws")
         self.open: dict[int, Draw] = {}
         self.spent: dict[str, int] = dict.fromkeys(policy.tasks, 0)
         self._untold: dict[int, Outcome] = {}
-        self._rng = stream(seed, "draws")
-        self._recorder = Recorder(
-            journal,
-            Opening(
-                "mixture",
-                list(policy.tasks),
-                dict(sizes),
-                seed,
-                {"name": policy.name},
-                {} if batch is None else {"batch": batch},
-            ),
-        )
+        self._journal = journal if isinstance(journal, Journal) else None
+        self._path = None if journal is None or isinstance(journal, Journal) else Path(journal)
+        self._sizes = dict(sizes or {})
+        self._batch = batch
 
     def ask(self) -> Draw:
         """Draw the task of the next batch."""
-        self._recorder.begin()
+        self._begin_journal()
         if self.lag is not None:
             self._tell_until(self.policy.draws + 1 - self.lag)
-        draw = self.policy.ask(self._rng)
+        draw = self.policy.ask(self.rng)
         self.open[draw.number] = draw
         return draw
 
     def _tell_until(self, number: int) -> None:
         """Tell the outcomes of all draws up to this one, in order."""
-        early = [other for other in self.open if other <= number]
+        early = [draw for draw in self.open if draw <= number]
         if early:
             raise UserError(
-                f"lag: expected as many draws as the loader looks ahead, and one more, found "
-                f"{self.lag}: draw {early[0]} was not settled when draw {self.policy.draws + 1} "
-                f"was asked for"
+                f"lag: expected more draws than the loader looks ahead, found {self.lag}: draw "
+                f"{early[0]} was not settled when draw {self.policy.draws + 1} was asked for"
             )
-        for other in sorted(other for other in self._untold if other <= number):
-            self.policy.tell(self._untold.pop(other))
+        for settled in sorted(draw for draw in self._untold if draw <= number):
+            self.policy.tell(self._untold.pop(settled))
 
     def due(self, number: int) -> frozenset[Signal]:
         """Return the signals that the policy wants measured for an open draw."""
@@ -94,132 +96,159 @@ class Decisions:
         self,
         number: int,
         *,
-        loss: SupportsFloat | None = None,
-        gain: SupportsFloat | None = None,
-        score: float | None = None,
-        uncertainty: Mapping[str, float] | None = None,
-        examples: int | None = None,
-        tokens: int | None = None,
-        dev_losses: Mapping[str, float] | None = None,
-        alignment: float | None = None,
-        gradient: float | None = None,
-        skill: float | None = None,
-    ) -> None:
-        """Say what came of a draw; in any order, once for each.
+        step: int | None = None,
+        seconds: float | None = None,
+        **measured: Any,
+    ) -> Step | None:
+        """Tell the policy the outcome of an open draw, and return its record in the journal.
 
-        A draw whose loss is not a finite number is closed and left out: the policy is not told and
-        the journal does not have it.
+        If the loss is not finite, the draw is closed without an outcome and without a record. Other
+        values that are not finite count as not measured.
 
         Args:
-            number: of the draw, as its batches carry it.
-            loss: mean loss of its batches before the step.
-            gain: by how much the step lowered that loss.
-            score: dev score of the task that the policy's `DevScore` names.
-            uncertainty: of the model on each task.
-            examples: how many it was spent on.
-            tokens: how many it was spent on, padding left out.
-            dev_losses: of the tasks that the policy's `DevLosses` names, after the step.
-            alignment: of its batches' gradient with the mean dev gradient; see `Alignment`.
-            gradient: the length of that gradient.
-            skill: how far the task's dev score is above guessing; see `Skill`.
+            number: of the draw; its batches contain it.
+            step: its number in the journal; that of the draw if None.
+            seconds: its duration, for the journal.
+            measured: the measurements of `taskmix.Outcome` by name, such as `loss`, `gain` and
+                `examples`; numbers may be tensors.
         """
         draw = self.opened(number)
+        for name in measured:
+            if name not in MEASURED:
+                raise unknown("measurement", name, MEASURED, f"draw {draw.number}")
         del self.open[draw.number]
-        self.spent[draw.task] += examples or 0
-        measured = None if loss is None else _number(loss)
-        if measured is not None and not math.isfinite(measured):
-            log.warning("draw %d of %s: its loss is %s; left out", number, draw.task, measured)
-            return
-        outcome = Outcome(
-            draw,
-            measured,
-            _finite(gain),
-            score,
-            uncertainty,
-            tokens,
-            dev_losses,
-            _finite(alignment),
-            _finite(gradient),
-            _finite(skill),
-        )
-        self._recorder.draw(outcome, examples=examples)
+        self.spent[draw.task] += measured.get("examples") or 0
+        values = {name: _plain(name, value) for name, value in measured.items()}
+        loss = values.get("loss")
+        if loss is not None and not math.isfinite(loss):
+            log.warning("draw %d of %s: its loss is %s; left out", number, draw.task, loss)
+            return None
+        outcome = Outcome(draw, **{name: _finite(value) for name, value in values.items()})
+        record = None
+        if self._journal is not None:
+            record = self._journal.draw(draw.number if step is None else step, outcome, seconds)
         if self.lag is None:
             self.policy.tell(outcome)
         else:
             self._untold[draw.number] = outcome
+        return record
 
     def opened(self, number: int) -> Draw:
         """Return an open draw; raise if it was settled before, or never drawn."""
-        found = self.open.get(int(number))
-        if found is None:
-            raise UserError(
-                f"draw {int(number)}: expected an open one, found one that was settled before"
-                if 1 <= number <= self.policy.draws
-                else f"draw {int(number)}: expected an open one, found one that was never drawn"
-            )
-        return found
+        draw = self.open.get(int(number))
+        if draw is None:
+            state = "settled before" if 1 <= number <= self.policy.draws else "never drawn"
+            raise UserError(f"draw {int(number)}: expected an open one, found one that was {state}")
+        return draw
 
     def shares(self) -> dict[str, float]:
-        """Return each task's part of the examples that were spent so far."""
+        """Return the share of each task in the examples so far."""
         total = sum(self.spent.values())
         return {task: examples / total if total else 0.0 for task, examples in self.spent.items()}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything that the next draw depends on, as JSON-able values.
-
-        Take it when every draw that was trained on is settled: open draws come again.
-        """
+        """Return the state as JSON-able values; draws that are open in it are repeated."""
         return {
             "settings": self._settings(),
             "policy": self.policy.state_dict(),
-            "rng": state_of(self._rng),
+            "rng": state_of(self.rng),
             "open": [_saved(draw) for draw in self.open.values()],
-            "untold": [_saved_outcome(outcome) for outcome in self._untold.values()],
+            "untold": [
+                {"draw": _saved(outcome.draw), "measured": outcome.measured()}
+                for outcome in self._untold.values()
+            ],
             "spent": dict(self.spent),
-            "journal": self._recorder.position(),
+            "journal": self._journal_position(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned, in a mixture of the same sets and settings."""
-        self._check(state)
+        """Restore a state of the same tasks and settings."""
+        self._check_settings(state)
         self.policy.load_state_dict(state["policy"])
-        self._rng = restore(state["rng"])
+        self.rng = restore(state["rng"])
         self.open = {saved["number"]: self._draw(saved) for saved in state["open"]}
-        outcomes = [self._outcome(saved) for saved in state["untold"]]
-        self._untold = {outcome.draw.number: outcome for outcome in outcomes}
+        self._untold = {
+            saved["draw"]["number"]: Outcome(self._draw(saved["draw"]), **saved["measured"])
+            for saved in state["untold"]
+        }
         self.spent = dict(state["spent"])
-        self._recorder.resume(state["journal"])
+        self._resume_journal(state["journal"])
 
     def _settings(self) -> dict[str, Any]:
-        """Return what a state must have in common with the mixture that takes it up."""
         return {"tasks": list(self.policy.tasks), "seed": self.seed, "lag": self.lag}
 
-    def _check(self, state: Mapping[str, Any]) -> None:
+    def _check_settings(self, state: Mapping[str, Any]) -> None:
         if "settings" not in state:
-            raise UserError("state: expected what state_dict returned, found no settings in it")
+            raise UserError("state: expected the result of state_dict, found no settings in it")
         saved = state["settings"]
         for name, expected in self._settings().items():
             if saved.get(name) != expected:
                 raise UserError(f"state, {name}: expected {expected}, found {saved.get(name)}")
 
     def _draw(self, saved: Mapping[str, Any]) -> Draw:
-        index = saved["index"]
-        shares = np.array(saved["probabilities"], dtype=np.float64)
-        shares.setflags(write=False)
-        return Draw(self.policy.tasks[index], index, shares, saved["number"])
+        index, probabilities = saved["index"], np.array(saved["probabilities"], dtype=np.float64)
+        probabilities.setflags(write=False)
+        return Draw(self.policy.tasks[index], index, probabilities, saved["number"])
 
-    def _outcome(self, saved: Mapping[str, Any]) -> Outcome:
-        return Outcome(self._draw(saved["draw"]), **saved["measured"])
+    def _begin_journal(self) -> None:
+        """Create the file at the first draw, not before: a state may still be loaded."""
+        if self._path is None or self._journal is not None or _rank() > 0:
+            return
+        size = self._path.stat().st_size if self._path.exists() else 0
+        if size:
+            raise UserError(
+                f"{self._path}: expected no journal before the first draw, found one of {size} "
+                "bytes; load the state that it belongs to, or remove it"
+            )
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        budget = {} if self._batch is None else {"batch": self._batch}
+        decider, tasks = {"name": self.policy.name}, list(self.policy.tasks)
+        opening = Opening("mixture", tasks, self._sizes, self.seed, decider, budget)
+        self._keep(Journal.create(self._path, opening))
+
+    def _journal_position(self) -> int | None:
+        if self._journal is None:
+            return None
+        self._journal.sync()  # before its position is relied upon
+        return self._journal.position
+
+    def _resume_journal(self, position: int | None) -> None:
+        if self._path is None or _rank() > 0:
+            return
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+            if position is None:
+                self._path.unlink()
+        if position is None:
+            return
+        if not self._path.exists():
+            raise UserError(f"{self._path}: expected the journal of the state, found no such file")
+        self._keep(Journal.resume(self._path, position))
+
+    def _keep(self, journal: Journal) -> None:
+        self._journal = journal
+        # The user's training loop has no place to close it.
+        weakref.finalize(self, journal.close)
 
 
-def _number(value: SupportsFloat) -> float:
-    # A tensor that has a gradient warns if it is made a float in any other way.
+def _rank() -> int:
+    if "torch" not in sys.modules:
+        return 0
+    import torch.distributed as dist
+
+    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+
+
+def _plain(name: str, value: Any) -> Any:
+    if value is None or name not in _FLOATS:
+        return value
+    # float() of a tensor with a gradient warns.
     return float(value.item()) if hasattr(value, "item") else float(value)
 
 
-def _finite(value: SupportsFloat | None) -> float | None:
-    number = math.nan if value is None else _number(value)
-    return number if math.isfinite(number) else None
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _saved(draw: Draw) -> dict[str, Any]:
@@ -228,18 +257,3 @@ def _saved(draw: Draw) -> dict[str, Any]:
         "index": draw.index,
         "probabilities": draw.probabilities.tolist(),
     }
-
-
-def _saved_outcome(outcome: Outcome) -> dict[str, Any]:
-    measured = {
-        "loss": outcome.loss,
-        "gain": outcome.gain,
-        "score": outcome.score,
-        "uncertainty": None if outcome.uncertainty is None else dict(outcome.uncertainty),
-        "tokens": outcome.tokens,
-        "dev_losses": None if outcome.dev_losses is None else dict(outcome.dev_losses),
-        "alignment": outcome.alignment,
-        "gradient": outcome.gradient,
-        "skill": outcome.skill,
-    }
-    return {"draw": _saved(outcome.draw), "measured": measured}

@@ -1,6 +1,7 @@
 """Several data sets as one, and how their items become batches."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from taskmix.errors import UserError, unknown
@@ -10,7 +11,7 @@ Collator = Callable[[list[Any]], Any]
 
 
 class Item(NamedTuple):
-    """An example on its way from a data set to its batch."""
+    """An example with its task and draw."""
 
     draw: int
     task: str
@@ -18,7 +19,7 @@ class Item(NamedTuple):
 
 
 class Mixed:
-    """Map-style data sets by name, as one data set whose keys are those of a `Mixer`.
+    """Map-style data sets by name, as one data set with the keys of a `Mixer`.
 
     Args:
         datasets: by task, anything with a length and items by number.
@@ -41,7 +42,7 @@ class Mixed:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Return how many examples each has."""
+        """The number of examples of each task."""
         return {task: len(dataset) for task, dataset in self.datasets.items()}
 
     def __len__(self) -> int:
@@ -51,36 +52,16 @@ class Mixed:
         return self.__getitems__([key])[0]
 
     def __getitems__(self, keys: Sequence[Key]) -> list[Item]:
-        """Return the items of a batch, read at once where the data set can do that."""
         if not keys:
             return []
         draw, task = keys[0].draw, keys[0].task
         if task not in self.datasets:
             raise unknown("task", task, self.datasets, f"draw {draw}")
-        dataset, places = self.datasets[task], [key.item for key in keys]
+        dataset, indices = self.datasets[task], [key.item for key in keys]
         # datasets.Dataset reads a whole batch in the time of a few items.
         read = getattr(dataset, "__getitems__", None)
-        values = read(places) if read else [dataset[place] for place in places]
+        values = read(indices) if read else [dataset[index] for index in indices]
         return [Item(draw, task, value) for value in values]
-
-
-class _CollateBy:
-    """A class and not a closure, so that workers that are spawned can have it."""
-
-    def __init__(self, collators: Mapping[str, Collator] | Collator) -> None:
-        self._collators = collators
-
-    def __call__(self, items: Sequence[Item]) -> dict[str, Any]:
-        draw, task = items[0].draw, items[0].task
-        collated = self._collator(task)([item.value for item in items])
-        return marked(collated, draw, task)
-
-    def _collator(self, task: str) -> Collator:
-        if not isinstance(self._collators, Mapping):
-            return self._collators
-        if task not in self._collators:
-            raise unknown("task", task, self._collators, "collators")
-        return self._collators[task]
 
 
 def collate_by(
@@ -88,11 +69,11 @@ def collate_by(
 ) -> Callable[[Sequence[Item]], dict[str, Any]]:
     """Return a collator for batches of a `Mixed` data set.
 
-    What it returns is a dictionary: what the task's collator made, and the draw's number under
-    `"draw"` and the task's name under `"task"`. If that is no mapping it stands under `"batch"`.
+    It returns the batch of the task's collator as a dictionary, with the number of the draw as
+    `"draw"` and the name of the task as `"task"`. A batch that is no mapping is under `"batch"`.
 
     Args:
-        collators: by task, or one for all; torch's own if None.
+        collators: by task, or one for all; torch's `default_collate` if None.
 
     >>> collate_by(sum)([Item(7, "a", 1), Item(7, "a", 2)])
     {'batch': 3, 'draw': 7, 'task': 'a'}
@@ -101,10 +82,18 @@ def collate_by(
         from torch.utils.data import default_collate
 
         collators = default_collate
-    return _CollateBy(collators)
+    return partial(_collate, collators)  # not a closure: spawned workers pickle it
+
+
+def _collate(collators: Mapping[str, Collator] | Collator, items: Sequence[Item]) -> dict[str, Any]:
+    draw, task = items[0].draw, items[0].task
+    if isinstance(collators, Mapping):
+        if task not in collators:
+            raise unknown("task", task, collators, "collators")
+        collators = collators[task]
+    return marked(collators([item.value for item in items]), draw, task)
 
 
 def marked(batch: Any, draw: int, task: str) -> dict[str, Any]:
-    """Return a batch as a dictionary with the draw's number and the task's name."""
     values = dict(batch) if isinstance(batch, Mapping) else {"batch": batch}
     return values | {"draw": draw, "task": task}

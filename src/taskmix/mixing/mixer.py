@@ -2,18 +2,19 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, SupportsFloat
+from typing import Any, NamedTuple
 
 from numpy.typing import ArrayLike
 
 from taskmix.errors import UserError, unknown
+from taskmix.journal import Step
 from taskmix.mixing.decisions import Decisions
 from taskmix.mixing.orders import BatchOrder, ItemOrder
 from taskmix.policies import Policy
 
 
 class Key(NamedTuple):
-    """Which item, of which task, for which draw."""
+    """The key of an item in a `Mixed` data set."""
 
     draw: int
     task: str
@@ -21,26 +22,25 @@ class Key(NamedTuple):
 
 
 class Mixer(Decisions):
-    """A batch sampler, without end, that asks a policy for the task of each batch.
+    """An infinite batch sampler that asks a policy for the task of each batch.
 
-    It is iterated in the main process, even if a loader has workers, and gives batches of keys for
-    a `Mixed` data set. Draws that a loader asked for ahead of the training stay open until they are
-    settled; they are part of the state and come again after a resume.
+    It yields batches of keys for a `Mixed` data set, and is iterated in the main process even if a
+    loader has workers. Draws that a loader prefetched stay open until they are settled; they are
+    part of the state and repeated after a resume.
 
     Args:
         policy: draws the tasks.
-        sizes: by task, how many examples it has.
+        sizes: by task, the number of examples.
         batch: examples in a batch.
         seed: of the draws and of the order of the examples.
-        lengths: by task, the length of each example, shape `(examples,)`; batches are cut from
-            examples of like lengths. A task without any is shuffled only.
-        journal: the file to write every draw to; it must not be there yet. None for no journal.
-        lag: a draw knows the outcomes of the draws this many before it and earlier, and no others:
-            the draws are then the same for any number of workers. It must be larger than the number
-            of draws that the loader looks ahead. None: a draw knows every outcome that was settled
-            before it.
-        batches: how many batches a draw is for, such as the micro-batches of a step on all ranks.
-        orders: by task, the order of its batches; shuffled by us if None.
+        lengths: by task, the length of each example, shape `(examples,)`, to batch examples of
+            similar length; a task without lengths is only shuffled.
+        journal: a new file to write every draw to; None for no journal.
+        lag: a draw uses the outcomes of the draws this many before it and earlier, so the draws
+            are the same for any number of workers. It must be larger than the number of draws that
+            the loader prefetches. None: a draw uses all outcomes settled before it.
+        batches: the batches of each draw, such as a step's micro-batches on all ranks.
+        orders: by task, the order of its batches; shuffled if None.
 
     >>> import taskmix
     >>> mixer = Mixer(taskmix.Random(["a", "b"]), {"a": 6, "b": 4}, batch=2, seed=2)
@@ -52,7 +52,7 @@ class Mixer(Decisions):
     {'a': 0.0, 'b': 1.0}
     """
 
-    # accelerate drops whole groups of batches if one differs from a size that is said here.
+    # With a number here, accelerate drops groups of batches if one has another size.
     batch_size: None = None
 
     def __init__(
@@ -71,9 +71,8 @@ class Mixer(Decisions):
         _check(policy, sizes, batch, batches, lengths or {})
         sizes = {task: int(sizes[task]) for task in policy.tasks}
         super().__init__(policy, sizes, batch, seed=seed, journal=journal, lag=lag)
-        given = lengths or {}
         self.orders: Mapping[str, BatchOrder] = orders or {
-            task: ItemOrder(task, size, batch, seed, given.get(task))
+            task: ItemOrder(task, size, batch, seed, (lengths or {}).get(task))
             for task, size in sizes.items()
         }
         self.batches = batches
@@ -81,7 +80,7 @@ class Mixer(Decisions):
         self._blanks = 0
 
     def __iter__(self) -> Iterator[list[Key]]:
-        """Yield batches of keys: those of the open draws first, then new ones."""
+        """Yield the batches of the open draws, then those of new ones."""
         blanks, self._blanks = self._blanks, 0
         yield from ([] for _ in range(blanks))
         for number in list(self.open):
@@ -100,52 +99,26 @@ class Mixer(Decisions):
     def skip(self, batches: int) -> None:
         """Begin the next iteration with this many empty batches.
 
-        For a host that resumes by throwing away the batches it had before: without this the policy
-        would be asked for them again.
+        For a trainer that resumes by discarding the batches before the checkpoint, so that the
+        policy is not asked for them again.
         """
         self._blanks = batches
 
-    def settle(
-        self,
-        number: int,
-        *,
-        loss: SupportsFloat | None = None,
-        gain: SupportsFloat | None = None,
-        score: float | None = None,
-        uncertainty: Mapping[str, float] | None = None,
-        examples: int | None = None,
-        tokens: int | None = None,
-        dev_losses: Mapping[str, float] | None = None,
-        alignment: float | None = None,
-        gradient: float | None = None,
-        skill: float | None = None,
-    ) -> None:
-        """Say what came of a draw; in any order, once for each. See `Decisions.settle`."""
+    def settle(self, number: int, **measured: Any) -> Step | None:
         self.opened(number)
-        items = self._items.pop(int(number))
-        super().settle(
-            number,
-            loss=loss,
-            gain=gain,
-            score=score,
-            uncertainty=uncertainty,
-            examples=sum(map(len, items)) if examples is None else examples,
-            tokens=tokens,
-            dev_losses=dev_losses,
-            alignment=alignment,
-            gradient=gradient,
-            skill=skill,
-        )
+        if measured.get("examples") is None:
+            measured["examples"] = sum(map(len, self._items[int(number)]))
+        record = super().settle(number, **measured)
+        del self._items[int(number)]
+        return record
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything that the next draw and batch depend on, as JSON-able values."""
         return super().state_dict() | {
             "items": {str(number): self._items[number] for number in self.open},
             "orders": {task: order.state_dict() for task, order in self.orders.items()},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned, in a mixture of the same sets and settings."""
         super().load_state_dict(state)
         self._items = {int(number): items for number, items in state["items"].items()}
         for task, order in self.orders.items():
@@ -157,15 +130,15 @@ class Mixer(Decisions):
 
 
 class Shard:
-    """The batches of a mixer that one rank trains on: every `ranks`-th.
+    """The batches of a mixer for one rank: every `ranks`-th.
 
-    Every rank has a mixer of its own, and all take the same decisions as long as all are told the
-    same: see `Tally`.
+    Each rank has its own mixer. All make the same draws if all settle them with the same outcomes,
+    as `Tally` does.
 
     Args:
         mixer: of this rank.
-        rank: which one, from 0.
-        ranks: how many there are.
+        rank: of this process, from 0.
+        ranks: the number of processes.
     """
 
     batch_size: None = None

@@ -1,6 +1,6 @@
-"""In which order the items of one data set come, batch by batch."""
+"""The order of the batches of one data set."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from itertools import islice
@@ -11,67 +11,48 @@ from numpy.typing import ArrayLike
 
 from taskmix.errors import UserError
 from taskmix.rng import stream
-from taskmix.tasks.batches import bucketed
+from taskmix.tasks.batches import Cursor, bucketed
 
 
-class BatchOrder(ABC):
-    """The batches of one data set, without end.
-
-    The place in it is an epoch and how many of its batches were taken; it depends on nothing else.
-    A new order writes `epoch_batches`.
+class BatchOrder(Cursor[list[int]]):
+    """The batches of one data set, epoch after epoch; a new order implements `epoch_batches`.
 
     Args:
-        task: the data set's name.
+        task: the name of the data set.
     """
 
     def __init__(self, task: str) -> None:
+        super().__init__(f"data set {task}")
         self.task = task
-        self._epoch = 0
-        self._taken = 0
-        self._batches: Iterator[list[int]] | None = None
 
     @abstractmethod
     def epoch_batches(self, epoch: int) -> Iterator[list[int]]:
-        """Yield the items of each batch of an epoch; the same whenever it is asked."""
+        """Yield the items of each batch of an epoch, the same at every call."""
 
-    def next(self) -> list[int]:
-        """Return the items of the next batch."""
-        if self._batches is None:
-            self._batches = islice(self.epoch_batches(self._epoch), self._taken, None)
-        batch = next(self._batches, None)
-        if batch is None:
-            if not self._taken:
-                raise UserError(f"data set {self.task}: expected batches, found none in an epoch")
-            self._epoch, self._taken, self._batches = self._epoch + 1, 0, None
-            return self.next()
-        self._taken += 1
-        return batch
+    def batches_from(self, epoch: int, place: int) -> Iterator[list[int]]:
+        return islice(self.epoch_batches(epoch), place, None)
 
     def settings(self) -> dict[str, Any]:
-        """Return what the order depends on beside its place."""
+        """Return the settings that a saved place depends on."""
         return {}
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the place."""
-        return {"epoch": self._epoch, "taken": self._taken}
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go to a place."""
-        self._epoch, self._taken, self._batches = state["epoch"], state["taken"], None
+        # Version 0.1 called the place "taken".
+        super().load_state_dict({"place": state.get("taken"), **state})
 
 
 class ItemOrder(BatchOrder):
-    """Full batches of shuffled items, like lengths together.
+    """Full batches of shuffled items of similar length.
 
-    What does not fill a batch is left out of an epoch: other items each time, drawn before they
-    are sorted by length. A data set that is smaller than a batch comes as a whole.
+    Each epoch leaves out random items that do not fill a batch. A data set that is smaller than a
+    batch is one batch.
 
     Args:
-        task: its name.
-        size: how many items it has.
+        task: the name of the data set.
+        size: the number of its items.
         batch: items in a batch.
-        seed: the order depends on it, the name and the epoch.
-        lengths: of each item, shape `(items,)`; None where they do not matter.
+        seed: of the order, with the name and the epoch.
+        lengths: of the items, shape `(items,)`; None if all are equal.
 
     >>> order = ItemOrder("rte", 5, 2, seed=1)
     >>> [order.next() for _ in range(4)]
@@ -93,7 +74,6 @@ class ItemOrder(BatchOrder):
             )
 
     def epoch_batches(self, epoch: int) -> Iterator[list[int]]:
-        """Yield the items of each batch of an epoch."""
         rng = stream(self._seed, "order", self.task, epoch)
         kept = rng.permutation(self._size)[: self._size - self._size % self._batch]
         order = bucketed(self._lengths[kept], self._batch, rng)
@@ -101,7 +81,6 @@ class ItemOrder(BatchOrder):
             yield kept[order.batch(place)].tolist()
 
     def settings(self) -> dict[str, Any]:
-        """Return size, batch and a checksum of the lengths."""
         content = np.ascontiguousarray(self._lengths, dtype=np.int64).tobytes()
         return {
             "size": self._size,

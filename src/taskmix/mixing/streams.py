@@ -1,6 +1,7 @@
-"""Streams: data sets without items by number, mixed batch by batch."""
+"""Iterable data sets, mixed batch by batch."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -8,25 +9,25 @@ from taskmix.errors import UserError
 from taskmix.mixing.decisions import Decisions
 from taskmix.mixing.mixed import marked
 from taskmix.policies import Policy
+from taskmix.tasks.batches import Cursor
 
 
 class Streams(Decisions):
-    """Batches of several loaders, each drawn at the moment it is wanted.
+    """Batches of several loaders of iterable data sets, one loader for each task.
 
-    For iterable data sets: each task has a loader of its own, with workers if it likes, and the
-    policy is asked at `next()`, so no draw is ever made ahead. A loader that ends begins again
-    (after `set_epoch` with the number of the epoch, if it or its data set has that).
+    The policy is asked at `next()`, so no draw is made ahead. A loader that ends is iterated again,
+    after `set_epoch(epoch)` if it or its data set has that method.
 
-    A loader that has `state_dict` and `load_state_dict` resumes by them, as exactly as they do it:
-    `datasets` leaves its shuffle buffer out. Any other loader is expected to give the same batches
-    again in an epoch of the same number; those it gave before are skipped, which is exact and slow.
+    A loader with `state_dict` and `load_state_dict` is resumed with them, which may not be exact:
+    `datasets` does not save its shuffle buffer. Any other loader must yield the same batches each
+    time an epoch is iterated; a resume skips those before the checkpoint, which is exact but slow.
 
     Args:
         policy: draws the tasks.
-        loaders: by task, something that gives batches when it is iterated.
+        loaders: by task, an iterable of batches.
         seed: of the draws.
-        sizes: by task, its training examples, for the journal; empty if nobody knows.
-        journal: the file to write every draw to; it must not be there yet. None for no journal.
+        sizes: by task, the number of training examples if known, for the journal.
+        journal: a new file to write every draw to; None for no journal.
 
     >>> import taskmix
     >>> streams = Streams(taskmix.Random(["a", "b"]), {"a": [[1], [2]], "b": [[3]]}, seed=1)
@@ -53,78 +54,53 @@ class Streams(Decisions):
                 f"found {', '.join(loaders) or 'none'}"
             )
         super().__init__(policy, sizes or {}, None, seed=seed, journal=journal)
-        self._streams = {task: _Stream(task, loaders[task]) for task in policy.tasks}
+        self._cursors = {task: _LoaderCursor(task, loaders[task]) for task in policy.tasks}
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield batches with their draw and task, without end."""
+        """Yield batches with their draw and task, infinitely."""
         while True:
             draw = self.ask()
-            yield marked(self._streams[draw.task].next(), draw.number, draw.task)
+            yield marked(self._cursors[draw.task].next(), draw.number, draw.task)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the draws and the streams are; raise if a draw is not settled.
-
-        A stream cannot be rewound, so a batch that was given out and not trained on would be lost.
-        """
-        if self.open:
+        if self.open:  # a stream cannot be rewound, so the batches of these draws would be lost
             raise UserError(
                 f"state of streams: expected every draw to be settled, found "
                 f"{', '.join(map(str, self.open))} open"
             )
-        streams = {task: each.state_dict() for task, each in self._streams.items()}
+        streams = {task: cursor.state_dict() for task, cursor in self._cursors.items()}
         return super().state_dict() | {"streams": streams}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
         super().load_state_dict(state)
-        for task, each in self._streams.items():
-            each.load_state_dict(state["streams"][task])
+        for task, cursor in self._cursors.items():
+            cursor.load_state_dict(state["streams"][task])
 
 
-class _Stream:
-    """The batches of one loader, without end."""
-
+class _LoaderCursor(Cursor[Any]):
     def __init__(self, task: str, loader: Iterable[Any]) -> None:
-        self._task = task
+        super().__init__(f"loaders, {task}")
         self._loader = loader
-        self._batches: Iterator[Any] | None = None
-        self._epoch = 0
-        self._taken = 0
 
-    def next(self) -> Any:
-        if self._batches is None:
-            self._begin()
-        try:
-            batch = next(self._batches)  # type: ignore[arg-type] # _begin made it
-        except StopIteration:
-            if not self._taken:
-                raise UserError(
-                    f"loaders, {self._task}: expected batches, found none in epoch {self._epoch}"
-                ) from None
-            self._epoch, self._taken = self._epoch + 1, 0
-            self._begin()
-            return self.next()
-        self._taken += 1
-        return batch
+    def batches_from(self, epoch: int, place: int) -> Iterator[Any]:
+        return islice(self._begin(epoch), place, None)
 
-    def _begin(self) -> None:
+    def _begin(self, epoch: int) -> Iterator[Any]:
         for owner in (self._loader, getattr(self._loader, "dataset", None)):
             if hasattr(owner, "set_epoch"):
-                owner.set_epoch(self._epoch)  # type: ignore[union-attr]
+                owner.set_epoch(epoch)  # type: ignore[union-attr]
                 break
-        self._batches = iter(self._loader)
+        return iter(self._loader)
 
     def state_dict(self) -> dict[str, Any]:
-        own = self._loader.state_dict() if hasattr(self._loader, "state_dict") else None
-        return {"epoch": self._epoch, "taken": self._taken, "loader": own if self._taken else None}
+        begun = self._loader.state_dict() if hasattr(self._loader, "state_dict") else None
+        return super().state_dict() | {"loader": begun if self._place else None}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._epoch, self._taken, self._batches = state["epoch"], state["taken"], None
-        if not self._taken:
-            return
-        if state["loader"] is not None:
-            self._loader.load_state_dict(state["loader"])  # type: ignore[attr-defined]
-        self._begin()
+        # Version 0.1 called the place "taken".
+        super().load_state_dict({"place": state.get("taken"), **state})
         if state["loader"] is None:
-            for _ in range(self._taken):
-                next(self._batches)  # type: ignore[call-overload]
+            return
+        self._loader.load_state_dict(state["loader"])  # type: ignore[attr-defined]
+        # A loader with a state continues at its place as soon as it is iterated.
+        self._open = self._epoch, self._place, self._begin(self._epoch)

@@ -16,16 +16,10 @@ from taskmix.policies import Gain, Loss
 
 @dataclass(frozen=True)
 class Settled:
-    """What came of a draw, over all of its batches.
-
-    Args:
-        task: the task drawn.
-        loss: mean loss of its batches.
-        examples: in its batches.
-    """
+    """The outcome of a draw over all of its batches."""
 
     task: str
-    loss: float
+    loss: float  # the mean
     examples: int
 
 
@@ -39,23 +33,23 @@ class _Measured:
 
 
 class Tally:
-    """Collects the losses of an optimiser step's batches, and settles their draws after it.
+    """Collects the losses of an optimiser step's batches and settles their draws after the step.
 
-    A draw may be for several micro-batches, and each of several ranks sees only its own. The
-    outcome is the mean over all of them, the same on every rank, so that all ranks go on taking the
-    same decisions. Losses stay on their device until `settle`.
+    A draw may have several micro-batches, on several ranks. Its outcome is the mean over all of
+    them, so it is the same on every rank, and all ranks make the same draws. Losses stay on their
+    device until `settle`.
 
     Args:
-        decisions: the mixer, or the streams, of this rank; its policy learns from losses or gains.
+        decisions: the mixer or the streams of this rank; the policy learns from losses or gains.
     """
 
     def __init__(self, decisions: Decisions) -> None:
         policy = decisions.policy
-        dear = [type(signal).__name__ for signal in policy.needs - {Gain(), Loss()}]
-        if dear:
+        unmeasured = [type(signal).__name__ for signal in policy.needs - {Gain(), Loss()}]
+        if unmeasured:
             raise UserError(
                 f"policy {policy.name}: expected one that learns from losses or gains, found one "
-                f"that needs {', '.join(dear)}, which is not measured here"
+                f"that needs {', '.join(unmeasured)}, which is not measured here"
             )
         self._decisions = decisions
         self._measured: list[_Measured] = []
@@ -69,74 +63,58 @@ class Tally:
         weight: Tensor | float | None = None,
         again: Callable[[], Tensor] | None = None,
     ) -> None:
-        """Take down the loss of one batch.
+        """Add the loss of one batch.
 
         Args:
             number: of its draw.
-            loss: its mean loss.
-            examples: in it.
-            weight: what the loss counts in the mean; the examples if None.
-            again: computes the loss once more, after the step; needed for policies that learn from
-                gains, and called for them only.
+            loss: the mean loss of the batch.
+            examples: in the batch.
+            weight: of the loss in the mean; the number of examples if None.
+            again: computes the loss once more after the step, for policies that learn from gains.
         """
-        self._measured.append(
-            _Measured(
-                int(number),
-                _double(loss),
-                _double(examples if weight is None else weight),
-                examples,
-                again,
-            )
-        )
+        weights = _double(examples if weight is None else weight)
+        self._measured.append(_Measured(int(number), _double(loss), weights, examples, again))
 
     def wants_gain(self, number: int) -> bool:
-        """Return whether the policy wants the gain of an open draw."""
+        """Return whether the policy learns from the gain of an open draw."""
         return Gain() in self._decisions.due(number)
 
     def settle(self) -> list[Settled]:
-        """Settle the draws of all batches taken down, in order, after the optimiser's step."""
+        """Settle the draws of all batches that were added, in order."""
         rows = [self._row(measured) for measured in self._measured]
         self._measured = []
         totals: dict[int, list[float]] = {}
         for number, *values in _of_all_ranks(rows):
-            so_far = totals.setdefault(int(number), [0.0] * len(values))
-            totals[int(number)] = [a + b for a, b in zip(so_far, values, strict=True)]
+            total = totals.setdefault(int(number), [0.0] * len(values))
+            totals[int(number)] = [a + b for a, b in zip(total, values, strict=True)]
         return [self._settle(number, *totals[number]) for number in sorted(totals)]
 
     def _row(self, measured: _Measured) -> Tensor:
-        """Return number, loss and gain times weight, weight and examples; a gain may be NaN."""
+        """Return number, loss and gain times weight, weight and examples; NaN is no gain."""
         loss, weight = measured.loss, measured.weight.to(measured.loss.device)
         gain = torch.full_like(loss, math.nan)
         if measured.again is not None and self.wants_gain(measured.number):
             with torch.no_grad():
                 gain = loss - _double(measured.again()).to(loss.device)
-        number, examples = (
-            torch.full_like(loss, float(each)) for each in (measured.number, measured.examples)
-        )
+        number, examples = map(loss.new_tensor, (measured.number, measured.examples))
         return torch.stack([number, loss * weight, gain * weight, weight, examples])
 
     def _settle(
         self, number: int, loss: float, gain: float, weight: float, examples: float
     ) -> Settled:
         task = self._decisions.opened(number).task
-        mean = loss / weight if weight else math.nan
-        self._decisions.settle(
-            number,
-            loss=mean,
-            gain=gain / weight if weight else None,
-            examples=int(examples),
-        )
+        mean, mean_gain = (loss / weight, gain / weight) if weight else (math.nan, None)
+        self._decisions.settle(number, loss=mean, gain=mean_gain, examples=int(examples))
         return Settled(task, mean, int(examples))
 
 
 def _double(value: Tensor | float) -> Tensor:
     tensor = torch.as_tensor(value).detach()
-    # Apple's GPUs have no numbers of this precision.
+    # Apple's GPUs have no double precision.
     return (tensor.cpu() if tensor.device.type == "mps" else tensor).double()
 
 
 def _of_all_ranks(rows: list[Tensor]) -> list[list[float]]:
-    """Return the rows of every rank, in the order of the ranks."""
     if not rows:
         return []
     table = torch.stack(rows)
@@ -165,7 +143,7 @@ class RandomState:
 
     @contextmanager
     def again(self) -> Iterator[None]:
-        """Draw from this state within, and go on as before after it."""
+        """Draw random numbers from this state, and restore the current one afterwards."""
         devices = [] if self._cuda is None else [torch.cuda.current_device()]
         with torch.random.fork_rng(devices=devices):
             torch.set_rng_state(self._cpu)

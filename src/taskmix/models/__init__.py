@@ -1,4 +1,4 @@
-"""What learns: encoders, heads, and the multi-task model. Importing the room loads no torch."""
+"""Encoders and the multi-task model. Importing the package loads no torch."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Encoder", "MultiTaskModel", "Representation", "conditional"]
 
-_PLACES = {
+_MODULES = {
     "Encoder": "taskmix.models.encoders",
     "MultiTaskModel": "taskmix.models.multitask",
     "Representation": "taskmix.models.encoders",
@@ -17,9 +17,9 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for."""
+    """Import a public name when it is first used."""
     if name == "conditional":
         return import_module("taskmix.models.conditional")
-    if name in _PLACES:
-        return getattr(import_module(_PLACES[name]), name)
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'taskmix.models' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""One task more for a conditioned model that was trained before."""
+"""Adding a task to a trained conditioned model."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,31 +9,25 @@ from torch import Tensor, nn
 from taskmix.errors import UserError, unknown
 from taskmix.models import saving
 from taskmix.models.conditioned import ConditionedTextEncoder
-from taskmix.models.heads import LinearHead, TwoLayerHead
-from taskmix.models.multitask import MultiTaskModel, key
+from taskmix.models.multitask import LinearHead, MultiTaskModel, TwoLayerHead, key
 from taskmix.models.spec import ModelSpec
 from taskmix.tasks.kinds import Kind
 
 
 def adapted(spec: ModelSpec, kinds: Mapping[str, Kind], seed: int) -> MultiTaskModel:
-    """Return the model that `spec.adapt` starts from, with the new tasks added.
+    """Load the model of `spec.adapt` and add the new tasks to it.
 
-    Unless all of it is to be trained, only the new rows and heads are: the old tasks' answers keep
+    Without `train_all` only the new rows and heads are trained, so that the old tasks' outputs keep
     every bit.
-
-    Args:
-        spec: of the model, with `adapt`.
-        kinds: by new task, what its head has to give.
-        seed: of the new tasks' first weights.
     """
-    said = spec.adapt
-    assert said is not None
-    model, _ = saving.load(Path(said.model))
-    encoder = conditioned_encoder(model, said.model)
-    if not said.train_all:
+    adapt = spec.adapt
+    assert adapt is not None
+    model, _ = saving.load(Path(adapt.model))
+    encoder = conditioned_encoder(model, adapt.model)
+    if not adapt.train_all:
         model.requires_grad_(requires_grad=False)
     for name, kind in kinds.items():
-        add_task(model, spec, name, kind, row=said.row, head=said.head, seed=seed)
+        add_task(model, spec, name, kind, row=adapt.row, head=adapt.head, seed=seed)
         encoder.model.task_embeddings.row(name).requires_grad_()
         model.heads[key(name)].requires_grad_()
     model.frozen = encoder.frozen()
@@ -41,7 +35,7 @@ def adapted(spec: ModelSpec, kinds: Mapping[str, Kind], seed: int) -> MultiTaskM
 
 
 def conditioned_encoder(model: nn.Module, where: str) -> ConditionedTextEncoder:
-    """Return the conditioned encoder of a model; raise if it has another."""
+    """Return the conditioned encoder of a model; raise if it has none."""
     encoder = getattr(model, "encoder", None)
     if not isinstance(encoder, ConditionedTextEncoder):
         raise UserError(
@@ -61,16 +55,9 @@ def add_task(
     head: str | None = None,
     seed: int = 0,
 ) -> None:
-    """Add a task to a conditioned model; what the others give keeps every bit.
+    """Add a task to a conditioned model; the outputs of the others keep every bit.
 
-    Args:
-        model: the model.
-        spec: the kind of head.
-        name: of the new task.
-        kind: what its head has to give.
-        row: the task whose embedding the new one starts from; None for a random one.
-        head: the task whose head the new one starts from; None for a new one.
-        seed: of what is random.
+    `row` and `head` name the tasks whose embedding and head the new task starts from.
     """
     encoder = conditioned_encoder(model, f"task {name}")
     device = next(model.parameters()).device
@@ -90,13 +77,7 @@ def add_task(
 
 
 def fits(model: MultiTaskModel, head: str, task: str) -> bool:
-    """Return whether a task's head can answer another task: the same kind, and all its labels.
-
-    Args:
-        model: has both tasks.
-        head: the task whose head it is.
-        task: the task to be answered.
-    """
+    """Return whether a task's head fits another task: it has the same kind, and all its labels."""
     donor, kind = model.kinds[head], model.kinds[task]
     if type(donor) is not type(kind) or _inputs(model, head) != _inputs(model, task):
         return False
@@ -105,22 +86,22 @@ def fits(model: MultiTaskModel, head: str, task: str) -> bool:
 
 @torch.no_grad()
 def copy_head(model: MultiTaskModel, head: str, task: str) -> None:
-    """Start a task's head from another's that fits it: the outputs of its own labels."""
-    ours, theirs = model.heads[key(task)], model.heads[key(head)]
+    """Copy the outputs of a task's labels from another task's head."""
+    target, source = model.heads[key(task)], model.heads[key(head)]
     donor, kind = model.kinds[head], model.kinds[task]
-    places: Tensor | slice = slice(None)
+    rows: Tensor | slice = slice(None)
     if hasattr(kind, "labels"):
-        places = torch.tensor([donor.labels.index(label) for label in kind.labels])  # type: ignore[attr-defined]
-    assert isinstance(ours, LinearHead | TwoLayerHead)
-    assert isinstance(theirs, LinearHead | TwoLayerHead)
-    ours.linear.weight.copy_(theirs.linear.weight[places])
-    ours.linear.bias.copy_(theirs.linear.bias[places])
-    if isinstance(ours, TwoLayerHead) and isinstance(theirs, TwoLayerHead):
-        ours.hidden.load_state_dict(theirs.hidden.state_dict())
+        rows = torch.tensor([donor.labels.index(label) for label in kind.labels])  # type: ignore[attr-defined]
+    assert isinstance(target, LinearHead | TwoLayerHead)
+    assert isinstance(source, LinearHead | TwoLayerHead)
+    target.linear.weight.copy_(source.linear.weight[rows])
+    target.linear.bias.copy_(source.linear.bias[rows])
+    if isinstance(target, TwoLayerHead) and isinstance(source, TwoLayerHead):
+        target.hidden.load_state_dict(source.hidden.state_dict())
 
 
 def _inputs(model: MultiTaskModel, task: str) -> tuple[str, int] | None:
-    """Return the form of a task's head and how many numbers it reads; None if it is its own."""
+    """Return the form and the input width of a task's head; None for a head of the user."""
     head = model.heads[key(task)]
     if isinstance(head, TwoLayerHead):
         return "two_layer", head.hidden.in_features

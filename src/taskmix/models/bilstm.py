@@ -17,24 +17,17 @@ from taskmix.tasks.encoding import SECOND
 class BiLSTMEncoder(Encoder):
     """Reads each of a pair's texts with one BiLSTM, and compares the two.
 
-    Guo, Pasunuru and Bansal (2019), section 3.1. A word vector is the sum of all layers of a frozen
-    pretrained encoder, each text read by itself, with trained weights: what the paper does with
-    ELMo. Both texts go through the same BiLSTM; u and v are the maxima over their words, and what a
-    head sees is (equation 1)
+    Guo, Pasunuru and Bansal (2019), section 3.1. A word vector is the weighted sum of all layers of
+    a frozen pretrained encoder, which reads each text alone; the weights are trained. The paper
+    does the same with ELMo. Both texts pass through the same BiLSTM; u and v are the maxima over
+    their words, and the input of a head is (equation 1)
 
         h = [u; v; u * v; |u - v|],
 
     in which v is zero where there is one text. The weights of the layers are a free vector, as in
-    the authors' code. The maximum is over words alone; theirs has the padding's zeros in it.
+    the authors' code. The maximum is over words alone; theirs includes the zeros of the padding.
 
-    The frozen states are in half precision, so that a cache of them takes half the room; without a
-    cache they are rounded alike.
-
-    Args:
-        words: the pretrained encoder; it is not trained.
-        hidden: units of the LSTM in each direction; the paper has 512, and 1024 for RTE.
-        depth: layers of the LSTM; the paper has 2.
-        dropout: between them.
+    The frozen states are rounded to half precision, with a cache, which it halves, and without.
     """
 
     def __init__(
@@ -57,69 +50,59 @@ class BiLSTMEncoder(Encoder):
 
     @property
     def pooled_width(self) -> int:
-        """How many numbers stand for a pair."""
         return 4 * self.width
 
     @property
     def state_width(self) -> int:
-        """How many numbers the frozen encoder gives for a token."""
+        """The width of the frozen states of a token."""
         return self.layers * self.word_width
 
     def train(self, mode: bool = True) -> Self:
-        """Turn dropout on or off, but in the frozen encoder."""
         super().train(mode)
         self.words.eval()
         return self
 
     def forward(self, inputs: Mapping[str, Tensor]) -> Representation:
-        """Return the LSTM's token vectors, and the comparison of the two texts."""
         mask = inputs["attention_mask"]
         texts = texts_of(mask, inputs.get(SECOND))
         states = inputs.get(FROZEN_STATES)
         vectors = self.mixed(self.states(inputs) if states is None else states)
         tokens = vectors.new_zeros(*mask.shape, self.width)
         for text in texts:
-            if text.some:
-                tokens = text.put(self._read(text.taken(vectors), text.lengths), tokens)
-        u, v = (text.largest(tokens) for text in texts)
+            if text.present:
+                tokens = text.scatter(self._read(text.gather(vectors), text.lengths), tokens)
+        u, v = (text.maxima(tokens) for text in texts)
         return Representation(torch.cat([u, v, u * v, (u - v).abs()], dim=-1), tokens)
 
     @torch.no_grad()
     def states(self, inputs: Mapping[str, Tensor]) -> Tensor:
-        """Return what all layers of the frozen encoder give, each text read by itself.
+        """Return the states of all layers of the frozen encoder, which reads each text alone.
 
-        Args:
-            inputs: of a batch.
-
-        Returns:
-            half precision, shape `(sequences, tokens, state_width)`; zero at the padding.
+        The shape is `(sequences, tokens, state_width)`, in half precision; zero at the padding.
         """
         ids, mask = inputs["input_ids"], inputs["attention_mask"]
-        found = torch.zeros(*mask.shape, self.state_width, dtype=torch.float16, device=mask.device)
+        states = torch.zeros(*mask.shape, self.state_width, dtype=torch.float16, device=mask.device)
         first, second = texts_of(mask, inputs.get(SECOND))
-        found = first.put(self._layers_of(first.taken(ids), first.lengths), found)
-        if not second.some:
-            return found
-        # The second text gets the token that every text begins with, and loses its state again.
-        begun = torch.cat([ids[:, :1], second.taken(ids)], dim=1)
-        return second.put(self._layers_of(begun, second.lengths + 1)[:, 1:], found)
+        states = first.scatter(self._all_layers(first.gather(ids), first.lengths), states)
+        if not second.present:
+            return states
+        # The second text gets the start token of a sequence, whose state is dropped again.
+        with_start = torch.cat([ids[:, :1], second.gather(ids)], dim=1)
+        layers = self._all_layers(with_start, second.lengths + 1)
+        return second.scatter(layers[:, 1:], states)
 
     def mixed(self, states: Tensor) -> Tensor:
-        """Return the word vectors: the layers' states in their weighted sum.
-
-        Args:
-            states: as `states` gives them.
-        """
+        """Return the word vectors: the weighted sum of the layers' states."""
         layers = states.unflatten(-1, (self.layers, self.word_width))
         return torch.einsum("btlw,l->btw", layers.to(self.mix.dtype), self.mix)
 
-    def _layers_of(self, ids: Tensor, lengths: Tensor) -> Tensor:
+    def _all_layers(self, ids: Tensor, lengths: Tensor) -> Tensor:
         mask = (torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]).long()
         output = self.words(input_ids=ids, attention_mask=mask, output_hidden_states=True)
         return torch.cat(output.hidden_states, dim=-1).half()
 
     def _read(self, vectors: Tensor, lengths: Tensor) -> Tensor:
-        """Return the LSTM's outputs for words at the front of each row."""
+        """Return the LSTM's outputs for left-aligned words."""
         packed = pack_padded_sequence(
             vectors, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False
         )
@@ -131,53 +114,38 @@ class BiLSTMEncoder(Encoder):
 
 @dataclass(frozen=True)
 class Text:
-    """Where one of the texts of each sequence stands in it.
+    """The positions of the first or second text of each sequence."""
 
-    Args:
-        inside: whether a token is of this text, shape `(sequences, tokens)`.
-        order: the places of its tokens, then all others, shape `(sequences, tokens)`.
-        lengths: how many tokens it has, shape `(sequences,)`.
-    """
-
-    inside: Tensor
-    order: Tensor
-    lengths: Tensor
+    inside: Tensor  # (sequences, tokens): whether a token is of this text
+    order: Tensor  # (sequences, tokens): the positions of its tokens, then all others
+    lengths: Tensor  # (sequences,): the number of its tokens
 
     @property
-    def some(self) -> bool:
+    def present(self) -> bool:
         """Whether any sequence has this text."""
         return bool(self.lengths.any())
 
-    def taken(self, values: Tensor) -> Tensor:
-        """Return the values of its tokens at the front of each row, as long as the longest."""
+    def gather(self, values: Tensor) -> Tensor:
+        """Return the values of its tokens, left-aligned and padded to the longest."""
         order = self.order[:, : int(self.lengths.max())]
         index = order[(...,) + (None,) * (values.ndim - 2)]
         return values.gather(1, index.expand(*order.shape, *values.shape[2:]))
 
-    def put(self, values: Tensor, into: Tensor) -> Tensor:
-        """Return `into` with the values of its tokens at their places.
-
-        Args:
-            values: at the front of each row, as `taken` gives them.
-            into: shape `(sequences, tokens, width)`.
-        """
+    def scatter(self, values: Tensor, into: Tensor) -> Tensor:
+        """Return `into` with left-aligned values at the positions of its tokens."""
         index = self.order[:, : values.shape[1], None].expand_as(values)
         scattered = torch.zeros_like(into).scatter(1, index, values.to(into.dtype))
         return torch.where(self.inside[..., None], scattered, into)
 
-    def largest(self, tokens: Tensor) -> Tensor:
+    def maxima(self, tokens: Tensor) -> Tensor:
         """Return the maxima over its tokens, shape `(sequences, width)`; zero where it has none."""
-        least = torch.finfo(tokens.dtype).min
-        found = tokens.masked_fill(~self.inside[..., None], least).amax(1)
-        return torch.where(self.lengths[:, None] > 0, found, torch.zeros_like(found))
+        lowest = torch.finfo(tokens.dtype).min
+        maxima = tokens.masked_fill(~self.inside[..., None], lowest).amax(1)
+        return torch.where(self.lengths[:, None] > 0, maxima, torch.zeros_like(maxima))
 
 
 def texts_of(mask: Tensor, second: Tensor | None) -> tuple[Text, Text]:
-    """Return where the first and the second text of each sequence stand.
-
-    Args:
-        mask: 1 where there is a token, shape `(sequences, tokens)`.
-        second: 1 where it is of the second text; None if there is none.
+    """Return the positions of the first and the second text of each sequence.
 
     >>> mask, second = torch.tensor([[1, 1, 1, 0]]), torch.tensor([[0, 0, 1, 0]])
     >>> [text.lengths.tolist() for text in texts_of(mask, second)]

@@ -1,27 +1,35 @@
-"""A task's part of a saved model as a folder for users of transformers, with the same logits.
+"""Exporting the encoder and head of a task for transformers, with the same logits.
 
 Tagging and question answering with a linear head are classes of transformers itself for most
-architectures. Everything else is written as a class of `taskmix.models.exported`, whose source goes
-into the folder too, so that taskmix need not be there to load it.
+architectures. Everything else is a class of `taskmix.models.exported`, whose source is copied into
+the folder, so that it loads without taskmix.
 """
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from tokenizers import Tokenizer as Backend
+from tokenizers import processors
 from torch import Tensor, nn
-from transformers import MODEL_MAPPING, AutoTokenizer, PreTrainedConfig, PreTrainedModel
+from transformers import (
+    MODEL_MAPPING,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
 
 from taskmix.errors import UserError, unknown
 from taskmix.files import whole_folder
 from taskmix.models import saving
 from taskmix.models.causal import BASE, CausalEncoder, save_causal
-from taskmix.models.conditional.folding import stays
+from taskmix.models.conditional.folding import unfoldable_parts
 from taskmix.models.conditioned import ConditionedTextEncoder
 from taskmix.models.encoders import Encoder, TextEncoder, quiet
-from taskmix.models.export_tokenizer import check_tokenizer, export_tokenizer
 from taskmix.models.exported import (
     Exported,
     ExportedConfig,
@@ -30,9 +38,10 @@ from taskmix.models.exported import (
     ExportedForSequenceClassification,
     ExportedForTokenClassification,
 )
-from taskmix.models.heads import LinearHead, TwoLayerHead
-from taskmix.models.multitask import MultiTaskModel, key
+from taskmix.models.multitask import LinearHead, MultiTaskModel, TwoLayerHead, key
+from taskmix.tasks.encoding import SEGMENTS
 from taskmix.tasks.kinds import Choose, Classify, Generate, Kind, MultiLabel, Regress, Span, Tag
+from taskmix.tasks.rows import TextRow
 from taskmix.tasks.tokenizer import Tokenizer
 
 TOLERANCE = 1e-5
@@ -44,18 +53,11 @@ FORMS: dict[type[Kind], type[Exported]] = {
     Tag: ExportedForTokenClassification,
     Span: ExportedForQuestionAnswering,
 }
-"""By kind, the class that holds any encoder, pooling and head."""
+"""The exported class of each kind, for any encoder, pooling and head."""
 
 
 def export(folder: Path, task: str, out: Path, *, adapters: bool = False) -> None:
-    """Write one task's part of a saved model as a folder for transformers.
-
-    Args:
-        folder: where `saving.save` put the model.
-        task: which of its tasks.
-        out: the folder to write, which must not be there yet.
-        adapters: write the adapters of a language model for peft, not the model with them added.
-    """
+    """Write a task's encoder and head, or a language model's adapters for peft, to a new folder."""
     if out.exists():
         raise UserError(f"{out}: expected a folder to be made, found one that is there already")
     model, tokenizer = saving.load(folder)
@@ -69,34 +71,35 @@ def export(folder: Path, task: str, out: Path, *, adapters: bool = False) -> Non
     if tokenizer is None:
         raise UserError(f"task {task}: expected a model of texts, found one without a tokenizer")
     reads = _reads_segments(model.encoder, model.kinds[task], segments)
-    with whole_folder(out) as whole, quiet():
-        converted.save_pretrained(whole)
-        export_tokenizer(folder, tokenizer, reads).save_pretrained(whole)
-        check_tokenizer(whole, tokenizer, task)
+    with whole_folder(out) as aside, quiet():
+        converted.save_pretrained(aside)
+        export_tokenizer(folder, tokenizer, reads).save_pretrained(aside)
+        check_tokenizer(aside, tokenizer, task)
 
 
 def _export_language_model(
     encoder: Encoder, tokenizer: Tokenizer, folder: Path, out: Path, adapters: bool
 ) -> None:
-    """Write the language model that all tasks which generate share, or its adapters."""
+    """Write the language model of all tasks that generate, or its adapters."""
     if not isinstance(encoder, CausalEncoder):
         raise UserError(f"{folder}: an encoder such as {type(encoder).__name__} cannot be exported")
     if adapters and not encoder.adapted:
         raise UserError(f"{folder}: expected a model trained with model.lora, found one without")
-    with whole_folder(out) as whole, quiet():
+    with whole_folder(out) as aside, quiet():
         if adapters:
-            save_causal(encoder, whole, str(folder) if not (folder / BASE).exists() else None)
+            save_causal(encoder, aside, str(folder) if not (folder / BASE).exists() else None)
         else:
-            encoder.merged().save_pretrained(whole)
+            encoder.merged().save_pretrained(aside)
         words = AutoTokenizer.from_pretrained(folder)
-        words.save_pretrained(whole)
+        words.save_pretrained(aside)
     _check_prompts(out, words, tokenizer)
 
 
 def _check_prompts(out: Path, words: Any, tokenizer: Tokenizer) -> None:
-    """Raise unless transformers reads a prompt as it was read in the training."""
+    """Raise unless transformers tokenizes a prompt as in training."""
     texts = ["A cat.", "Who sat there, then?"]
-    for text, [ids] in zip(texts, (tokenizer.continued([t], [""])[0] for t in texts), strict=True):
+    prompts, _ = tokenizer.continued(texts, [""] * len(texts))
+    for text, ids in zip(texts, prompts, strict=True):
         expected = [*tokenizer.start.tolist(), *ids.tolist()]
         if words(text)["input_ids"][: len(expected)] != expected:
             raise UserError(
@@ -105,12 +108,7 @@ def _check_prompts(out: Path, words: Any, tokenizer: Tokenizer) -> None:
 
 
 def can_export(encoder: PreTrainedConfig | None, kind: Kind) -> str | None:
-    """Return why a task's model cannot be exported, or None if it can.
-
-    Args:
-        encoder: the configuration of the task's encoder; None if transformers does not know it.
-        kind: the kind of task.
-    """
+    """Return why a task's model cannot be exported, or None if it can."""
     if encoder is None or type(encoder) not in MODEL_MAPPING:
         return "only text encoders of transformers can be exported, this model has another"
     if encoder.is_encoder_decoder:
@@ -121,14 +119,10 @@ def can_export(encoder: PreTrainedConfig | None, kind: Kind) -> str | None:
 
 
 def convert(model: MultiTaskModel, task: str, *, segments: bool = True) -> PreTrainedModel:
-    """Return one task's part of a model as a transformers model with the same logits.
+    """Return a task's encoder and head as a transformers model with the same logits.
 
-    A regression's are in the label's own unit.
-
-    Args:
-        model: a trained model.
-        task: which of its tasks.
-        segments: whether its tokenizer gives the second text of a pair a token type of its own.
+    Those of a regression are in the label's unit. `segments` is whether the tokenizer gives the
+    second text of a pair a token type of its own.
     """
     if task not in model.kinds:
         raise unknown("task", task, model.kinds)
@@ -149,10 +143,10 @@ def convert(model: MultiTaskModel, task: str, *, segments: bool = True) -> PreTr
 
 
 def _folded(encoder: ConditionedTextEncoder, task: str) -> TextEncoder:
-    """Return the plain encoder that a conditioned one is for one task."""
-    if stay := stays(encoder.model):
+    """Return the plain encoder with the conditioned one's function for one task."""
+    if parts := unfoldable_parts(encoder.model):
         raise UserError(
-            f"task {task}: model.conditional's {' and '.join(stay)} cannot be folded into a plain "
+            f"task {task}: model.conditional's {' and '.join(parts)} cannot be folded into a plain "
             "encoder and so not be exported; train with the parts alignment, norm and bottleneck, "
             "or use the conditioned encoder's only(task).save_pretrained in Python"
         )
@@ -160,7 +154,7 @@ def _folded(encoder: ConditionedTextEncoder, task: str) -> TextEncoder:
 
 
 def _reads_segments(encoder: Any, kind: Kind, segments: bool) -> bool:
-    """Return whether it matters to the encoder or its pooling which text a token is of."""
+    """Return whether the encoder or its pooling distinguishes the texts of a pair."""
     types = getattr(encoder.model.config, "type_vocab_size", 0) or 0
     return (segments and types > 1) or (kind.reads == "pooled" and encoder.pooling == "pair")
 
@@ -169,7 +163,7 @@ def _reads_segments(encoder: Any, kind: Kind, segments: bool) -> bool:
 def _exported(
     encoder: TextEncoder, kind: Kind, head: LinearHead | TwoLayerHead, task: str, segments: bool
 ) -> Exported:
-    """Return the encoder and the head as a model of our own class."""
+    """Return the encoder and the head as a model of our class."""
     form = next(form for cls, form in FORMS.items() if isinstance(kind, cls))
     config = ExportedConfig(
         encoder=_nameless(encoder.model.config),
@@ -201,14 +195,14 @@ def _exported(
 
 
 def _nameless(config: PreTrainedConfig) -> PreTrainedConfig:
-    """Return a copy that does not say in which folder the encoder was."""
+    """Return a copy without the folder of the encoder."""
     config = copy.deepcopy(config)
     config.name_or_path = ""
     return config
 
 
 def _labels(kind: Kind) -> dict[str, Any]:
-    """Return what a configuration says of a task's labels."""
+    """Return the arguments of a configuration about a task's labels."""
     about: dict[str, Any] = {"num_labels": kind.width}
     if isinstance(kind, Classify | MultiLabel | Tag):
         about["id2label"] = dict(enumerate(kind.labels))
@@ -224,7 +218,7 @@ def _labels(kind: Kind) -> dict[str, Any]:
 
 
 def _plain(exported: Exported) -> PreTrainedModel | None:
-    """Return the same model as a class of transformers itself, or None if it has none."""
+    """Return the same model as a class of transformers itself, if there is one."""
     if exported.hidden is not None or not isinstance(
         exported, ExportedForTokenClassification | ExportedForQuestionAnswering
     ):
@@ -242,34 +236,34 @@ def _plain(exported: Exported) -> PreTrainedModel | None:
 
 
 def _fill(plain: PreTrainedModel, exported: Exported) -> bool:
-    """Copy the weights; return whether there is a place for each and nothing else to fill."""
+    """Copy the weights; return whether both models have the same ones."""
     base = plain.base_model
-    own = [
+    heads = [
         module
         for name, module in plain.named_children()
         if module is not base and any(True for _ in module.parameters())
     ]
-    if base is plain or len(own) != 1 or not isinstance(own[0], nn.Linear):
+    if base is plain or len(heads) != 1 or not isinstance(heads[0], nn.Linear):
         return False
     shapes = [
         {name: tensor.shape for name, tensor in module.state_dict().items()}
-        for module in (base, exported.encoder, own[0], exported.linear)
+        for module in (base, exported.encoder, heads[0], exported.linear)
     ]
     if shapes[0] != shapes[1] or shapes[2] != shapes[3]:
         return False
     base.load_state_dict(exported.encoder.state_dict())
-    own[0].load_state_dict(exported.linear.state_dict())
+    heads[0].load_state_dict(exported.linear.state_dict())
     return True
 
 
 @torch.inference_mode()
 def _same(plain: PreTrainedModel, exported: Exported) -> bool:
-    """Compare the logits on made-up sequences of different lengths."""
+    """Compare the logits on artificial sequences of different lengths."""
     ids, mask = _sequences(exported.config.encoder)
     inside = mask.bool()
     outputs = [model(input_ids=ids, attention_mask=mask) for model in (plain, exported)]
-    for found, expected in zip(*(output.to_tuple() for output in outputs), strict=True):
-        difference = (found - expected)[inside].abs().max()
+    for logits, expected in zip(*(output.to_tuple() for output in outputs), strict=True):
+        difference = (logits - expected)[inside].abs().max()
         if not difference <= TOLERANCE * expected.abs().max().clamp(min=1):
             return False
     return True
@@ -282,3 +276,91 @@ def _sequences(config: Any) -> tuple[Tensor, Tensor]:
     pad = config.pad_token_id or 0
     ids = torch.where(ids == pad, (pad + 1) % config.vocab_size, ids)
     return torch.where(mask.bool(), ids, pad), mask
+
+
+def export_tokenizer(folder: Path, tokenizer: Tokenizer, segments: bool) -> PreTrainedTokenizerFast:
+    """Return the tokenizer for an exported folder; `segments`: whether the model uses token types.
+
+    It pads and truncates on the right, at the length of the training, and gives the columns that
+    the model reads, whatever the default of its architecture.
+    """
+    special: dict[str, Any] = dict(AutoTokenizer.from_pretrained(folder).special_tokens_map)
+    if "pad_token" not in special:
+        # Masked tokens do not matter, but padding must be a token that is in no text.
+        special["pad_token"] = next(iter(special.values()), None)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=_with_segments(tokenizer) if segments else tokenizer.untruncated(),
+        model_max_length=tokenizer.max_length,
+        padding_side="right",
+        truncation_side="right",
+        model_input_names=["input_ids", "attention_mask"] + [SEGMENTS] * segments,
+        **special,
+    )
+
+
+def check_tokenizer(folder: Path, tokenizer: Tokenizer, task: str) -> None:
+    """Raise unless the tokenizer in a folder gives the tokens of the training."""
+    # The code beside an exported model has no tokenizer.
+    loaded = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    texts = ["A cat.", "Who sat there, then?", "far, far away " * tokenizer.max_length]
+    pairs = texts[::-1]
+    columns = loaded(texts, pairs, truncation=True)
+    expected = [encoding.ids for encoding in tokenizer.encode(texts, pairs)]
+    same = columns["input_ids"] == expected
+    if SEGMENTS in columns:
+        types = [_types(tokenizer, text, pair) for text, pair in zip(texts, pairs, strict=True)]
+        same = same and columns[SEGMENTS] == types
+    if not same:
+        raise UserError(
+            f"task {task}: transformers would read this model's texts with another tokenizer "
+            f"({type(loaded).__name__}) than it was trained with, so it cannot be exported"
+        )
+
+
+def _types(tokenizer: Tokenizer, text: str, pair: str | None) -> list[int]:
+    """Return the token types of the training: 1 from the start of the second text on."""
+    columns = Classify(("no", "yes")).encode([TextRow(1, text, pair)], tokenizer, "probe")
+    length, second = len(columns.ragged["input_ids"][0]), int(columns.per_sequence["second"][0])
+    return [int(0 < second <= place) for place in range(length)]
+
+
+def _with_segments(tokenizer: Tokenizer) -> Backend:
+    """Return a copy of the backend, without truncation, with the token types of `_types`."""
+    # Some tokenizers (RoBERTa's) give both texts of a pair the same type, some (Funnel's) give a
+    # special token another type.
+    backend = tokenizer.untruncated()
+    probes = [(backend.encode("a"), _types(tokenizer, "a", None))]
+    probes.append((backend.encode("a", "a"), _types(tokenizer, "a", "a")))
+    if any(encoding.type_ids != types for encoding, types in probes):
+        single, pair = (
+            _template(encoding.tokens, encoding.sequence_ids, types) for encoding, types in probes
+        )
+        tokens = {token for token in (*single, *pair) if not token.startswith("$")}
+        ids = [(name, backend.token_to_id(name)) for name in {t.rsplit(":", 1)[0] for t in tokens}]
+        template = processors.TemplateProcessing(single=single, pair=pair, special_tokens=ids)
+        backend.post_processor = processors.Sequence([*_trimming(backend), template])
+    return backend
+
+
+def _template(tokens: list[str], texts: list[int | None], types: list[int]) -> list[str]:
+    """Return the special tokens around one or two texts, for `TemplateProcessing`."""
+    names = [
+        f"{token if text is None else '$' + 'AB'[text]}:{kind}"
+        for token, text, kind in zip(tokens, texts, types, strict=True)
+    ]
+    # A text of several tokens is one entry of the template.
+    return [
+        name
+        for place, name in enumerate(names)
+        if texts[place] is None or place == 0 or texts[place] != texts[place - 1]
+    ]
+
+
+def _trimming(backend: Backend) -> list[processors.ByteLevel]:
+    """Return the step that excludes spaces from a token's characters, if the backend has one."""
+    step = json.loads(backend.to_str())["post_processor"] or {}
+    for part in step.get("processors", [step]):
+        if part.get("trim_offsets"):
+            space = part.get("add_prefix_space", True)
+            return [processors.ByteLevel(trim_offsets=True, add_prefix_space=space)]
+    return []

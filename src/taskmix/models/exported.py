@@ -100,11 +100,11 @@ class Exported(PreTrainedModel):
 
     def tokens(self, input_ids: Tensor, mask: Tensor, segments: Tensor | None) -> Tensor:
         """Return one vector a token, shape `(sequences, tokens, width)`."""
-        given = {"input_ids": input_ids, "attention_mask": mask}
+        columns = {"input_ids": input_ids, "attention_mask": mask}
         types = getattr(self.encoder.config, "type_vocab_size", 0) or 0
         if segments is not None and self.config.segments and types > 1:
-            given["token_type_ids"] = segments
-        vectors: Tensor = self.encoder(**given).last_hidden_state
+            columns["token_type_ids"] = segments
+        vectors: Tensor = self.encoder(**columns).last_hidden_state
         return vectors
 
     def head(self, features: Tensor) -> Tensor:

@@ -1,60 +1,45 @@
-"""An encoder's frozen lower layers, run once where they would be run again and again."""
+"""An encoder's layers: finding them, freezing the lower ones, and running the frozen ones once."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor, nn
 
-
-class FrozenPart(ABC):
-    """The lower part of an encoder that training does not change, as one fixed function.
-
-    What a fixed function gave for an example can be kept: it was computed to score the example, and
-    training can start from it. A fixed function has no dropout either; `still` sees to that.
-    """
-
-    @property
-    def by_task(self) -> bool:
-        """Whether what it gives depends on the task of a sequence, and not on its tokens alone."""
-        return False
-
-    @abstractmethod
-    def __len__(self) -> int:
-        """How many layers it has."""
-
-    @abstractmethod
-    def still(self) -> None:
-        """Turn off dropout in it, which `train` had turned on."""
-
-    @abstractmethod
-    def state(self) -> Iterator[Tensor]:
-        """Return all tensors that its function depends on."""
-
-    @abstractmethod
-    def recording(self) -> AbstractContextManager[list[Tensor]]:
-        """Collects what its last layer gives, call by call; nothing if that is no tensor."""
-
-    @abstractmethod
-    def given(self, output: Tensor | None) -> AbstractContextManager[None]:
-        """Inside it, its layers give this output without computing it; None changes nothing."""
-
-    @abstractmethod
-    def alone(self) -> AbstractContextManager[None]:
-        """Inside it, the layers above are left out where that can be."""
+from taskmix.errors import UserError
 
 
-class Frozen(FrozenPart):
-    """The lower layers of any encoder that are not trained, found by looking for its layers.
+def layer_stack(model: nn.Module) -> list[nn.Module]:
+    """Return a model's layers, the lowest first: its longest list of modules; [] without any."""
+    lists = (list(module) for module in model.modules() if isinstance(module, nn.ModuleList))
+    return max(lists, key=len, default=[])
 
-    Args:
-        encoder: any module with a stack of layers. If anything but layers is trained in it, it has
-            no frozen part.
+
+def freeze_layers(model: nn.Module, count: int) -> None:
+    """Stop training a model's embeddings and its lowest `count` layers."""
+    stack = layer_stack(model)
+    if not stack:
+        raise UserError(f"model.freeze: found no stack of layers in {type(model).__name__}")
+    if count > len(stack):
+        raise UserError(f"model.freeze: found {count}, but the encoder has {len(stack)} layers")
+    try:
+        embeddings = getattr(model, "embeddings", None) or model.get_input_embeddings()  # type: ignore[operator]
+    except NotImplementedError:
+        raise UserError(f"model.freeze: found no embeddings in {type(model).__name__}") from None
+    for module in [embeddings, *stack[:count]]:
+        module.requires_grad_(requires_grad=False)
+
+
+class Frozen:
+    """The lower layers of an encoder that training does not change, as one fixed function.
+
+    The output of a fixed function for an example can be cached: scoring computes it, and training
+    starts from it. A fixed function has no dropout either; `disable_dropout` turns it off. An
+    encoder in which anything but layers is trained has no frozen part.
     """
 
     def __init__(self, encoder: nn.Module) -> None:
-        stack = _stack(encoder)
+        stack = layer_stack(encoder)
         inside = {id(p) for layer in stack for p in layer.parameters()}
         if any(p.requires_grad and id(p) not in inside for p in encoder.parameters()):
             stack = []
@@ -65,23 +50,27 @@ class Frozen(FrozenPart):
         self._modules = [m for m in encoder.modules() if id(m) not in above] if self._layers else []
 
     def __len__(self) -> int:
-        """How many layers are frozen."""
         return len(self._layers)
 
-    def still(self) -> None:
-        """Turn off dropout in the frozen part, which `train` had turned on."""
+    @property
+    def by_task(self) -> bool:
+        """Whether the output depends on the task of a sequence, and not on its tokens alone."""
+        return False
+
+    def disable_dropout(self) -> None:
+        """Turn off dropout in the frozen layers, which `train` has turned on."""
         for module in self._modules:
             module.training = False
 
     def state(self) -> Iterator[Tensor]:
-        """Yield all tensors that its function depends on."""
+        """Yield all tensors that the output depends on."""
         for module in self._modules:
             yield from module.parameters(recurse=False)
             yield from module.buffers(recurse=False)
 
     @contextmanager
     def recording(self) -> Iterator[list[Tensor]]:
-        """Collects what the last frozen layer gives, call by call; nothing if that is no tensor."""
+        """Collect the outputs of the last frozen layer, call by call, if they are tensors."""
         outputs: list[Tensor] = []
         if not self._layers:
             yield outputs
@@ -99,7 +88,7 @@ class Frozen(FrozenPart):
 
     @contextmanager
     def given(self, output: Tensor | None) -> Iterator[None]:
-        """Inside it, the frozen layers give this output without computing it; None changes nothing.
+        """Make the frozen layers return this output instead of computing it; None changes nothing.
 
         The embeddings below them still run, at the price of a table look-up.
         """
@@ -108,8 +97,8 @@ class Frozen(FrozenPart):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Inside it, the layers above hand on what they are given."""
-        with _replaced(self._above, _handed_on):
+        """Make the layers above return their input."""
+        with _replaced(self._above, _identity):
             yield
 
 
@@ -129,11 +118,5 @@ def _replaced(layers: Sequence[nn.Module], forward: Callable[..., Any]) -> Itera
                 layer.forward = replaced
 
 
-def _handed_on(*args: Any, **named: Any) -> Any:
+def _identity(*args: Any, **named: Any) -> Any:
     return args[0] if args else named["hidden_states"]
-
-
-def _stack(encoder: nn.Module) -> list[nn.Module]:
-    """Return the encoder's longest list of modules: its layers."""
-    lists = (list(module) for module in encoder.modules() if isinstance(module, nn.ModuleList))
-    return max(lists, key=len, default=[])

@@ -1,4 +1,4 @@
-"""One shared encoder and one head a task."""
+"""The multi-task model: one shared encoder and one head a task."""
 
 from collections.abc import Mapping
 from typing import Self
@@ -8,30 +8,28 @@ from torch import Tensor, nn
 
 from taskmix.models.encoders import Encoder, Representation
 from taskmix.models.exported import marked
-from taskmix.models.heads import LinearHead, TwoLayerHead
 from taskmix.models.spec import ModelSpec
 from taskmix.rng import seed_for
 from taskmix.tasks.batches import FROZEN_STATES, Batch, TaskItems
 from taskmix.tasks.kinds import Classify, Kind
 
 TASK_IDS = "task_ids"
-"""The input that says which of the model's tasks each row is of."""
+"""The input that holds the index of each row's task."""
 
 
 class MultiTaskModel(nn.Module):
     """One shared encoder and one head a task.
 
-    A batch goes through the encoder in one pass, whatever tasks are in it, and each head is applied
-    to its own items. A head's first weights depend on the seed and the task's name, not on which
-    other tasks there are. Tasks that generate have no head: they share that of the language model
-    which the encoder is. The encoder's frozen layers drop nothing out, and are not run on a batch
-    that holds what they give.
+    A batch of several tasks passes through the encoder once, and each head is applied to its own
+    items. A head's initial weights depend on the seed and the task's name, not on the other tasks.
+    Tasks that generate have no head: they share that of the language model which the encoder is.
+    The encoder's frozen layers have no dropout, and do not run on a batch that holds their output.
 
     Args:
-        encoder: what all tasks share.
-        kinds: by task name, what its head has to give.
-        spec: the kind of head.
-        seed: of the heads' first weights.
+        encoder: shared by all tasks.
+        kinds: the kind of each task, by name.
+        spec: describes the heads.
+        seed: of the heads' initial weights.
     """
 
     def __init__(
@@ -52,23 +50,24 @@ class MultiTaskModel(nn.Module):
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Return the logits of each task in the batch."""
-        seen = self.encode(batch)
-        return {part.task: self._logits(part, seen) for part in batch}
+        encoded = self.encode(batch)
+        return {part.task: self._logits(part, encoded) for part in batch}
 
     def encode(self, batch: Batch) -> Representation:
-        """Return what the encoder makes of all items of a batch."""
+        """Return the encoder's output for all items of a batch."""
         with self.frozen.given(batch.inputs.get(FROZEN_STATES)):
-            seen: Representation = self.encoder(batch.inputs | {TASK_IDS: self._task_ids(batch)})
-        return seen
+            inputs = batch.inputs | {TASK_IDS: self._task_ids(batch)}
+            encoded: Representation = self.encoder(inputs)
+        return encoded
 
     def add_task(self, name: str, kind: Kind, spec: ModelSpec, seed: int) -> None:
-        """Add a task's head behind the others; the encoder has to know the task as its last.
+        """Add a task with its head; the encoder has to know the task as its last one.
 
         Args:
             name: of the task.
-            kind: what its head has to give.
-            spec: the kind of head.
-            seed: of its first weights.
+            kind: of the task.
+            spec: describes the head.
+            seed: of its initial weights.
         """
         self.kinds[name] = kind
         self._ids[name] = len(self._ids)
@@ -76,7 +75,7 @@ class MultiTaskModel(nn.Module):
             self.heads[key(name)] = _head(self.encoder, kind, spec, name, seed)
 
     def task_id(self, task: str) -> int:
-        """Return the number by which encoders know a task."""
+        """Return the index of a task in the input `task_ids`."""
         return self._ids[task]
 
     def _task_ids(self, batch: Batch) -> Tensor:
@@ -86,13 +85,13 @@ class MultiTaskModel(nn.Module):
             ids[part.rows] = self._ids[part.task]
         return ids
 
-    def _logits(self, part: TaskItems, seen: Representation) -> Tensor:
+    def _logits(self, part: TaskItems, encoded: Representation) -> Tensor:
         if self.kinds[part.task].reads == "vocabulary":
-            if seen.vocabulary is None:
+            if encoded.vocabulary is None:
                 raise TypeError(f"task {part.task} generates, but the encoder is no language model")
-            return seen.vocabulary[part.rows, : part.length]
-        tokens = None if seen.tokens is None else seen.tokens[part.rows, : part.length]
-        features = seen.pooled[part.rows]
+            return encoded.vocabulary[part.rows, : part.length]
+        tokens = None if encoded.tokens is None else encoded.tokens[part.rows, : part.length]
+        features = encoded.pooled[part.rows]
         if self.kinds[part.task].reads == "tokens":
             if tokens is None:
                 raise TypeError(f"task {part.task} reads tokens, but the encoder gives none")
@@ -104,10 +103,37 @@ class MultiTaskModel(nn.Module):
         return logits
 
     def train(self, mode: bool = True) -> Self:
-        """Turn dropout on or off, but in the frozen layers."""
+        """Turn dropout on or off, except in the frozen layers."""
         super().train(mode)
-        self.frozen.still()
+        self.frozen.disable_dropout()
         return self
+
+
+class LinearHead(nn.Module):
+    """Dropout and one linear map."""
+
+    def __init__(self, inputs: int, outputs: int, dropout: float) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.linear = nn.Linear(inputs, outputs)
+
+    def forward(self, features: Tensor) -> Tensor:
+        logits: Tensor = self.linear(self.dropout(features))
+        return logits
+
+
+class TwoLayerHead(nn.Module):
+    """Dropout, a hidden layer with ReLU, and a linear map: Kourdis et al. (2020), section 4.2."""
+
+    def __init__(self, inputs: int, outputs: int, dropout: float, hidden: int = 256) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.hidden = nn.Linear(inputs, hidden)
+        self.linear = nn.Linear(hidden, outputs)
+
+    def forward(self, features: Tensor) -> Tensor:
+        logits: Tensor = self.linear(self.hidden(self.dropout(features)).relu())
+        return logits
 
 
 def key(task: str) -> str:
@@ -122,12 +148,11 @@ def _head(encoder: Encoder, kind: Kind, spec: ModelSpec, name: str, seed: int) -
         torch.manual_seed(seed_for(seed, "head", name))
         return kind.head(
             encoder.width if kind.reads == "tokens" else pooled,
-            lambda inputs, outputs: _asked_head(spec, inputs, outputs),
+            lambda inputs, outputs: _plain_head(spec, inputs, outputs),
         )
 
 
-def _asked_head(spec: ModelSpec, inputs: int, outputs: int) -> nn.Module:
-    """Make the head that a run file asks for."""
+def _plain_head(spec: ModelSpec, inputs: int, outputs: int) -> nn.Module:
     if spec.head == "two_layer":
         return TwoLayerHead(inputs, outputs, spec.dropout, spec.head_width)
     return LinearHead(inputs, outputs, spec.dropout)

@@ -1,4 +1,4 @@
-"""Models in folders: what transformers reads of them, and the rest beside it."""
+"""Saving and loading models: a folder that transformers reads, with heads and tasks beside."""
 
 import json
 from collections.abc import Callable
@@ -26,8 +26,8 @@ ABOUT = "taskmix.json"
 HEADS = "heads.safetensors"
 WEIGHTS = "model.safetensors"
 WORDS = "words"
-"""The folder of the frozen encoder that a BiLSTM reads."""
-BROKEN = (
+"""The folder of a BiLSTM's frozen encoder."""
+DAMAGED_FILE_ERRORS = (
     ValueError,
     TypeError,
     LookupError,
@@ -37,14 +37,14 @@ BROKEN = (
     OSError,
     SafetensorError,
 )
-"""What files that are not as they were written make of reading them."""
+"""The exceptions that reading a damaged file may raise."""
 
 Finder = Callable[[str, type[Any]], Any]
-"""Finds a class of one's own by its `module:Class` and its base class."""
+"""Finds a user's class by its `module:Class` and its base class."""
 
 
 def save(model: MultiTaskModel, tokenizer: Tokenizer | None, spec: ModelSpec, folder: Path) -> None:
-    """Write the model; a text encoder's part of it opens with `AutoModel.from_pretrained`."""
+    """Write the model; `AutoModel.from_pretrained` opens its text encoder."""
     folder.mkdir(parents=True, exist_ok=True)
     own = type(model.encoder) if ":" in (spec.encoder or "") else None
     if isinstance(model.encoder, TextEncoder):
@@ -72,17 +72,12 @@ def save(model: MultiTaskModel, tokenizer: Tokenizer | None, spec: ModelSpec, fo
 
 
 def load(folder: Path, find: Finder | None = None) -> tuple[MultiTaskModel, Tokenizer | None]:
-    """Return the model that `save` wrote, with its tokenizer.
-
-    Args:
-        folder: where it is.
-        find: finds classes of one's own; without it, a model that names any is refused.
-    """
+    """Load the model that `save` wrote, with its tokenizer; without `find` no user's class."""
     try:
         return _load(folder, _about(folder), find or refuse(folder))
-    except BROKEN as error:
-        found = " ".join(str(error).split())[:200] or type(error).__name__
-        raise UserError(f"{folder}: expected a whole model, found: {found}") from None
+    except DAMAGED_FILE_ERRORS as error:
+        message = " ".join(str(error).split())[:200] or type(error).__name__
+        raise UserError(f"{folder}: expected a whole model, found: {message}") from None
 
 
 def _load(
@@ -109,10 +104,10 @@ def _plain(
 ) -> Encoder:
     if spec.lora is not None:
         return load_adapted(spec, folder, pretrained_source(spec))
-    place = folder / WORDS if spec.encoder == "bilstm" else folder
-    read = str(place) if tokenizer is not None and own is None else None
-    # The folder holds the encoder as it was trained, whatever revision it came from.
-    encoder = build_encoder(spec.model_copy(update={"revision": None}), tokenizer, read, own)
+    source = folder / WORDS if spec.encoder == "bilstm" else folder
+    weights = str(source) if tokenizer is not None and own is None else None
+    # The folder holds the trained encoder, whatever revision it started from.
+    encoder = build_encoder(spec.model_copy(update={"revision": None}), tokenizer, weights, own)
     if not isinstance(encoder, TextEncoder | CausalEncoder):
         encoder.load_state_dict(load_file(folder / WEIGHTS))
     return encoder
@@ -143,7 +138,7 @@ def _about(folder: Path) -> dict[str, Any]:
 
 
 def refuse(folder: Path) -> Finder:
-    """Return a finder that refuses every class."""
+    """Return a finder that raises for every class."""
 
     def find(name: str, base: type[Any]) -> Any:
         raise UserError(

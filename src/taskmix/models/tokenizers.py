@@ -1,49 +1,40 @@
-"""The tokenizer that an encoder reads texts with."""
+"""The tokenizer of an encoder: pretrained, or trained on the texts."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from taskmix.errors import UserError
-from taskmix.files import whole_folder
+from taskmix.files import cached, hash_of
 from taskmix.models.encoders import Encoder, first_line, packaged_minilm, quiet
 from taskmix.models.spec import ENCODERS, ModelSpec
 from taskmix.tasks.cache import cache_folder
 from taskmix.tasks.tokenizer import END, PAD, START, Tokenizer
 
-FILE = "tokenizer.json"
-TO_READ = {
+ENCODER_TOKENS = {
     "pad_token": "[PAD]",
     "unk_token": "[UNK]",
     "cls_token": "[CLS]",
     "sep_token": "[SEP]",
     "mask_token": "[MASK]",
 }
-TO_WRITE = {"pad_token": PAD, "bos_token": START, "eos_token": END}
+GENERATOR_TOKENS = {"pad_token": PAD, "bos_token": START, "eos_token": END}
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """The training texts, for an encoder that learns its own vocabulary.
-
-    Args:
-        fingerprint: names them.
-        read: gives them, one by one.
-    """
+    """The training texts, for an encoder whose vocabulary is learned, and their fingerprint."""
 
     fingerprint: str
     read: Callable[[], Iterable[str]]
 
 
 def pretrained_source(spec: ModelSpec, own: type[Encoder] | None = None) -> str | None:
-    """Return the folder or hub name of a pretrained encoder and tokenizer; None if there is none.
+    """Return the folder or hub name of the pretrained encoder and tokenizer, if there is one.
 
-    Args:
-        spec: of the model.
-        own: the encoder of one's own that it names; only its tokenizer may be pretrained.
+    Of `own`, an encoder class of the user, only the tokenizer may be pretrained.
     """
     if spec.adapt is not None:
         return spec.adapt.model
@@ -64,30 +55,27 @@ def pretrained_source(spec: ModelSpec, own: type[Encoder] | None = None) -> str 
 def tokenizer_for(
     spec: ModelSpec, texts: Corpus, cache: Path | None = None, own: type[Encoder] | None = None
 ) -> Tokenizer:
-    """Return the tokenizer of the pretrained encoder, or one learned from the texts and kept."""
+    """Load the tokenizer of the pretrained encoder, or one trained on the texts and cached."""
     name = pretrained_source(spec, own)
     if name is not None:
         return pretrained_tokenizer(name, spec.max_length, spec.revision)
     form = "bytes" if spec.causal else "bpe"
-    words = f"{form}\x1f{spec.vocabulary}\x1f{texts.fingerprint}"
-    folder = cache_folder(cache, "vocabularies")
-    path = folder / blake2b(words.encode(), digest_size=16).hexdigest() / FILE
-    if not path.exists():
-        learn = Tokenizer.train_to_write if spec.causal else Tokenizer.train
-        learned = learn(texts.read(), spec.vocabulary, spec.max_length)
-        with whole_folder(path.parent, same=True) as aside:
-            learned.save(aside)
-    return Tokenizer.from_folder(path.parent, spec.max_length)
+    settings = f"{form}\x1f{spec.vocabulary}\x1f{texts.fingerprint}"
+    train = Tokenizer.train_generator if spec.causal else Tokenizer.train
+    return cached(
+        cache_folder(cache, "vocabularies") / hash_of(settings),
+        lambda aside: train(texts.read(), spec.vocabulary, spec.max_length).save(aside),
+        lambda folder: Tokenizer.from_folder(folder, spec.max_length),
+    )
 
 
 def pretrained_tokenizer(name: str, max_length: int, revision: str | None = None) -> Tokenizer:
-    """Return the fast tokenizer of a folder or hub name."""
+    """Load the fast tokenizer of a folder or hub name."""
     with quiet():
         try:
             loaded = AutoTokenizer.from_pretrained(name, revision=revision)
-        except (
-            Exception
-        ) as error:  # the tokenizers library raises a bare Exception for a damaged file
+        # The tokenizers library raises a bare Exception for a damaged file.
+        except Exception as error:
             raise UserError(
                 f"model.encoder: found no tokenizer at {name!r}: {first_line(error)}"
             ) from None
@@ -108,11 +96,10 @@ def save_tokenizer(
     name = pretrained_source(spec, own)
     with quiet():
         if name is not None:
-            found = AutoTokenizer.from_pretrained(name, revision=spec.revision)
-            found.save_pretrained(folder)
+            AutoTokenizer.from_pretrained(name, revision=spec.revision).save_pretrained(folder)
             return
         PreTrainedTokenizerFast(
             tokenizer_object=tokenizer.backend,
             model_max_length=spec.max_length,
-            **(TO_WRITE if spec.causal else TO_READ),
+            **(GENERATOR_TOKENS if spec.causal else ENCODER_TOKENS),
         ).save_pretrained(folder)

@@ -1,17 +1,19 @@
-"""What a journal teaches: what another policy would have earned, and a better one."""
+"""Off-policy learning from logs: the estimated reward of a policy, and a better policy."""
 
-from taskmix.offpolicy.course import Course
-from taskmix.offpolicy.direct import DirectMethod, RewardModel, task_means
-from taskmix.offpolicy.doubly_robust import (
+from taskmix.offpolicy.estimate import Estimate, SmallSampleWarning, estimate, mean_shares
+from taskmix.offpolicy.estimators import (
+    ClippedImportanceSampling,
+    DirectMethod,
     DoublyRobust,
+    Estimator,
+    Evidence,
+    ImportanceSampling,
+    RewardModel,
     SelfNormalisedDoublyRobust,
     SwitchDoublyRobust,
+    WeightedImportanceSampling,
+    task_means,
 )
-from taskmix.offpolicy.estimate import Estimate, SmallSampleWarning, estimate, mean_shares
-from taskmix.offpolicy.evidence import Estimator, Evidence
-from taskmix.offpolicy.evolution import Evolution
-from taskmix.offpolicy.exact import Exact
-from taskmix.offpolicy.importance import ClippedImportanceSampling, ImportanceSampling
 from taskmix.offpolicy.improve import (
     FarPolicyWarning,
     entropy_weight,
@@ -19,11 +21,9 @@ from taskmix.offpolicy.improve import (
     improve,
     improved_shares,
 )
-from taskmix.offpolicy.log import Log
-from taskmix.offpolicy.objective import Totals, objective
-from taskmix.offpolicy.pooling import Sample
-from taskmix.offpolicy.rewards import Reward, prediction_gain, room_left, room_left_of
-from taskmix.offpolicy.weighted import WeightedImportanceSampling
+from taskmix.offpolicy.log import Course, Log, Reward, prediction_gain, room_left, room_left_of
+from taskmix.offpolicy.sample import Sample
+from taskmix.offpolicy.solvers import Evolution, Exact, Totals, objective
 
 __all__ = [
     "ClippedImportanceSampling",

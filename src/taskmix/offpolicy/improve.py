@@ -1,4 +1,4 @@
-"""A better policy from what was logged."""
+"""Learning a better policy from logs."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -10,25 +10,23 @@ from numpy.typing import NDArray
 
 from taskmix.errors import UserError, unknown
 from taskmix.offpolicy.entropy_weight import chosen_entropy_weight, closeness
-from taskmix.offpolicy.estimate import Estimate, summed_up
-from taskmix.offpolicy.evolution import Evolution
-from taskmix.offpolicy.exact import Exact
-from taskmix.offpolicy.folds import folds_of
+from taskmix.offpolicy.estimate import Estimate, estimate_target
+from taskmix.offpolicy.estimators import WeightedImportanceSampling
 from taskmix.offpolicy.log import Log
-from taskmix.offpolicy.objective import Solver, Totals
-from taskmix.offpolicy.plan import planned
-from taskmix.offpolicy.pooling import Sample, pooled
+from taskmix.offpolicy.phases import phase_distributions
+from taskmix.offpolicy.sample import Sample, folds_of, pooled
+from taskmix.offpolicy.solvers import Evolution, Exact, Solver, Totals
 from taskmix.offpolicy.target import Moving, Still, Target
-from taskmix.offpolicy.weighted import WeightedImportanceSampling
 from taskmix.policies import Fixed, Schedule
+from taskmix.policies.state import Array
 
 SOLVERS: Mapping[str, Solver] = {"exact": Exact(), "cmaes": Evolution()}
-#: Parts of the log that judge what was learned from the rest.
+#: The folds of cross-fitting.
 FOLDS = 5
 
 
 class FarPolicyWarning(UserWarning):
-    """The policy leaves what the log knows: its rewards may be others there."""
+    """The policy differs so much from the logger's that its rewards may differ from the log's."""
 
 
 def improve(
@@ -38,22 +36,21 @@ def improve(
     pool: str = "own",
     phases: int = 1,
 ) -> Fixed | Schedule:
-    """The policy that would have earned most by these logs, kept from betting all on one task.
+    """Learn the policy with the largest estimated reward, regularised by its entropy.
 
     The counterfactual policy of Glover and Hokamp (2019, section 3.3.2): the distribution p that
     maximises V(p) + λ H(p), where V is the weighted importance sampling estimate and H the entropy.
-    A task that was never drawn though it could have been counts as one of average worth; one that
-    could not be drawn gets probability 0. Where all tasks earned the same, the answer is uniform.
+    A task that could be drawn but never was counts as average; one that could not be drawn gets
+    probability 0. If all tasks have the same mean reward, the result is uniform.
 
     Args:
-        logs: one log or several with the same tasks, oldest first.
-        entropy_weight: λ, in units of the reward; `auto` chooses it from the logs. One so small
-            that the policy goes further from the loggers than `auto` would brings a
-            `FarPolicyWarning`.
-        solver: `exact`, or the paper's `cmaes`, or one with settings of its own.
-        pool: how several logs are weighted: each draw by its own logger's propensity (`own`), by
-            the mixture of all loggers (`balance`), or the newest log alone (`last`).
-        phases: more than one gives a `Schedule` that changes in the course of training.
+        logs: one or several logs with the same tasks, oldest first.
+        entropy_weight: λ, in units of the reward; `auto` chooses it from the logs. A
+            `FarPolicyWarning` says if the policy differs more from the loggers than `auto` allows.
+        solver: `exact`, or the paper's `cmaes`, or a solver such as `Evolution(seed=1)`.
+        pool: how several logs are weighted: by the propensity of each draw's logger (`own`), by the
+            mixture of all loggers (`balance`), or only the newest log is used (`last`).
+        phases: the number of phases; with more than one, the result is a `Schedule`.
 
     >>> log = Log(["cola", "rte"], [0, 1] * 50, [[0.5, 0.5]] * 100, [0.2, 0.4] * 50)
     >>> improve(log, 0.5).probabilities().round(4).tolist()
@@ -62,8 +59,7 @@ def improve(
     shares = improved_shares(logs, entropy_weight, solver, pool, phases)
     if phases == 1:
         return Fixed(shares[0])
-    several = [logs] if isinstance(logs, Log) else logs
-    return Schedule(shares, max(len(log) for log in several))
+    return Schedule(shares, len(logs) if isinstance(logs, Log) else max(map(len, logs)))
 
 
 def improved_shares(
@@ -73,7 +69,7 @@ def improved_shares(
     pool: str = "own",
     phases: int = 1,
 ) -> list[dict[str, float]]:
-    """Return by task its probability, for each phase of the policy that `improve` returns."""
+    """Return the probability of each task in each phase of the policy that `improve` learns."""
     learner = _Learner(entropy_weight, _solver(solver), phases)
     sample = pooled(logs, pool)
     if entropy_weight != "auto":
@@ -90,24 +86,24 @@ def estimate_improved(
     *,
     confidence: float = 0.95,
 ) -> Estimate:
-    """What the policy that `improve` learns would have earned, by draws that it did not learn from.
+    """Estimate the mean reward of the policy that `improve` learns, by cross-fitting.
 
-    A policy looks too good on the log that it was fitted to: it also learned that log's noise. So
-    the log is cut in five, and each part judges the policy that the same settings learn from the
-    other four, by weighted importance sampling over all of them. Learned from a fifth less, these
-    policies are, if anything, a little worse than the one from the whole log.
+    The estimate from the log that a policy was learned from is too high, as the policy fits the
+    noise of that log. So the log is split into five folds, and each fold evaluates the policy
+    learned from the other four, by weighted importance sampling over all folds. As these policies
+    are learned from a fifth less data, the estimate is rather too low.
 
     Args:
-        logs: one log or several with the same tasks, oldest first.
-        entropy_weight: as `improve` takes it; `auto` chooses anew from each four parts.
-        solver: likewise.
-        pool: likewise.
-        phases: likewise.
-        confidence: of the interval.
+        logs: as in `improve`.
+        entropy_weight: as in `improve`; `auto` chooses a λ for each fold.
+        solver: as in `improve`.
+        pool: as in `improve`.
+        phases: as in `improve`.
+        confidence: the confidence level of the interval.
     """
     learner = _Learner(entropy_weight, _solver(solver), phases)
     sample = pooled(logs, pool)
-    return summed_up(
+    return estimate_target(
         _CrossFitted(sample, learner), sample, WeightedImportanceSampling(), confidence
     )
 
@@ -118,19 +114,13 @@ def entropy_weight(
     pool: str = "own",
     phases: int = 1,
 ) -> float:
-    """Return the λ that `improve` takes for `auto`."""
+    """Return the λ that `improve` uses for `auto`; the arguments are those of `improve`."""
     return _Learner("auto", _solver(solver), phases).weight(_learnable(pooled(logs, pool)))
 
 
 @dataclass(frozen=True)
 class _Learner:
-    """The settings of an improvement, as far as they do not concern the logs.
-
-    Args:
-        entropy_weight: λ, or `auto`.
-        solve: finds the distribution that maximises V + λH.
-        phases: how many distributions to learn.
-    """
+    """The settings of `improve`."""
 
     entropy_weight: float | Literal["auto"]
     solve: Solver
@@ -144,31 +134,28 @@ class _Learner:
                 f"entropy_weight: expected 'auto' or at least 0, found {self.entropy_weight}"
             )
 
-    def learn(self, sample: Sample) -> NDArray[np.float64]:
-        """Return a distribution over the sample's tasks for each phase, shape `(phases, tasks)`."""
-        known = _learnable(sample)
+    def learn(self, sample: Sample) -> Array:
+        """Return the distribution of each phase, shape `(phases, tasks)`."""
+        supported = _learnable(sample)
         rows = np.zeros((self.phases, len(sample.tasks)))
-        rows[:, sample.supported] = self._phases(known, self.weight(known))
+        rows[:, sample.supported] = self._phases(supported, self.weight(supported))
         return rows
 
-    def weight(self, known: Sample) -> float:
-        """λ."""
+    def weight(self, supported: Sample) -> float:
         if self.entropy_weight == "auto":
-            return chosen_entropy_weight(known, self.mean)
+            return chosen_entropy_weight(supported, self.mean)
         return self.entropy_weight
 
-    def mean(self, known: Sample, weight: float) -> NDArray[np.float64]:
-        """The mean distribution over a run of what is learned with this λ, shape `(tasks,)`."""
-        mean: NDArray[np.float64] = self._phases(known, weight).mean(axis=0)
-        return mean
+    def mean(self, supported: Sample, weight: float) -> Array:
+        """Return the mean distribution over the phases, shape `(tasks,)`."""
+        return np.asarray(self._phases(supported, weight).mean(axis=0))
 
-    def _phases(self, known: Sample, weight: float) -> NDArray[np.float64]:
+    def _phases(self, supported: Sample, weight: float) -> Array:
         if self.phases == 1:
-            return self.solve(Totals.of(known), weight)[None]
-        return planned(known, weight, self.solve, self.phases)
+            return self.solve(Totals.of(supported), weight)[None]
+        return phase_distributions(supported, weight, self.solve, self.phases)
 
-    def seen(self, rows: NDArray[np.float64], sample: Sample, steps: int) -> Target:
-        """Return what the learned policy would have done at the steps of a sample."""
+    def target(self, rows: Array, sample: Sample, steps: int) -> Target:
         if self.phases == 1:
             return Still(rows[0], sample)
         phases = [dict(zip(sample.tasks, row.tolist(), strict=True)) for row in rows]
@@ -176,66 +163,63 @@ class _Learner:
 
 
 class _CrossFitted(Target):
-    """At each step the policy that was learned from the other folds."""
+    """At each step, the policy that was learned from the other folds."""
 
     def __init__(self, sample: Sample, learner: _Learner) -> None:
         folds = folds_of(sample.decisions, FOLDS)
         steps = int(sample.positions.max()) + 1
         self._chosen = np.empty(len(sample))
         self._shares = np.zeros(len(sample.tasks))
-        self._seen = []
+        self._targets: list[tuple[NDArray[np.bool_], Target]] = []
         for fold in np.unique(folds):
-            judged = folds == fold
-            # One fold only, which is all of the log, where there is but one decision.
-            rest = sample.part(~judged) if not judged.all() else sample
-            seen = learner.seen(learner.learn(rest), sample.part(judged), steps)
-            self._seen.append((judged, seen))
-            self._chosen[judged] = seen.chosen
-            self._shares += seen.shares * judged.mean()
+            held_out = folds == fold
+            # A log with a single decision has a single fold.
+            rest = sample.part(~held_out) if not held_out.all() else sample
+            target = learner.target(learner.learn(rest), sample.part(held_out), steps)
+            self._targets.append((held_out, target))
+            self._chosen[held_out] = target.chosen
+            self._shares += target.shares * held_out.mean()
 
     @property
-    def chosen(self) -> NDArray[np.float64]:
-        """The probability of each logged action by the policy of its fold."""
+    def chosen(self) -> Array:
         return self._chosen
 
     @property
-    def shares(self) -> NDArray[np.float64]:
-        """The mean over the steps."""
+    def shares(self) -> Array:
         return self._shares
 
-    def expected(self, model: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the value by the policy of each step's fold."""
+    def expected(self, model: Array) -> Array:
         expected = np.empty(len(self._chosen))
-        for judged, seen in self._seen:
-            expected[judged] = seen.expected(model)
+        for held_out, target in self._targets:
+            expected[held_out] = target.expected(model)
         return expected
 
 
-def _warn_if_far(known: Sample, learner: _Learner, weight: float) -> None:
-    share = closeness(known, learner.mean, weight)
+def _warn_if_far(supported: Sample, learner: _Learner, weight: float) -> None:
+    share = closeness(supported, learner.mean, weight)
     if share < 1:
         warnings.warn(
-            f"entropy_weight {weight:g} takes the effective sample size to {share:.0%} of the "
-            "least that 'auto' allows: the policy moves so far from the log's that rewards may be "
-            "others there; 'auto' or a larger weight stays closer",
+            f"entropy_weight {weight:g} reduces the effective sample size to {share:.0%} of the "
+            "least that 'auto' allows: the policy differs so much from the log's that its rewards "
+            "may differ from the logged ones; use 'auto' or a larger weight",
             FarPolicyWarning,
             stacklevel=4,
         )
 
 
 def _learnable(sample: Sample) -> Sample:
-    """The sample on the tasks that could be drawn all along; refuses one that had no choice."""
+    """Return the draws of the tasks that could be drawn at every step."""
     if not np.any(sample.supported):
         raise UserError(
             "logs: expected some task that could be drawn at every step, found none; a log of "
-            "certain draws (a cycle) supports no other policy, except by pool='balance'"
+            "deterministic draws (a cycle) supports other policies only with pool='balance'"
         )
-    known = sample.only(sample.supported)
-    if len(known) == 0:
+    supported = sample.only(sample.supported)
+    if len(supported) == 0:
         raise UserError(
             "logs: expected draws of tasks that could be drawn at every step, found none"
         )
-    return known
+    return supported
 
 
 def _solver(solver: str | Solver) -> Solver:

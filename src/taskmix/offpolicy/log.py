@@ -1,6 +1,7 @@
-"""What a finished run remembers of its decisions."""
+"""The logged draws of a run, their distributions and rewards."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Self
@@ -10,27 +11,104 @@ from numpy.typing import ArrayLike, NDArray
 
 from taskmix.errors import UserError
 from taskmix.journal import Opening, Shares, Step, read_latest
-from taskmix.offpolicy.course import Course
-from taskmix.offpolicy.rewards import Reward, room_left
+from taskmix.policies.state import Array
+
+#: Returns the reward of each of a run's steps, given in order.
+Reward = Callable[[Sequence[Step]], Array]
+
+
+def room_left(steps: Sequence[Step]) -> Array:
+    """Return 1 minus the likelihood of each step's batch if its task improved, else 0.
+
+    Glover and Hokamp (2019), equation 16: r = 1 - exp(-L) if the loss L is below that of the task's
+    previous draw, else 0. A task's first draw counts as improved.
+
+    >>> losses = [0.7, 0.5, 0.6]
+    >>> steps = [Step(i, "a", p=0.5, loss=loss) for i, loss in enumerate(losses)]
+    >>> room_left(steps).round(3).tolist()
+    [0.503, 0.393, 0.0]
+    """
+    _, actions = np.unique([step.task for step in steps], return_inverse=True)
+    return room_left_of(actions, _signal(steps, "loss"))
+
+
+def room_left_of(actions: NDArray[np.int64], losses: Array) -> Array:
+    """Compute `room_left` from the task and the loss of each step, both of shape `(steps,)`."""
+    order = np.argsort(actions, kind="stable")
+    task, loss = actions[order], losses[order]
+    improved = np.ones(len(order), dtype=np.bool_)
+    improved[1:] = (task[1:] != task[:-1]) | (loss[1:] < loss[:-1])
+    rewards = np.empty(len(order))
+    # A density can exceed 1, so the loss of a regression can fall below 0: the reward is 0 then.
+    rewards[order] = np.where(improved, -np.expm1(-np.maximum(loss, 0.0)), 0.0)
+    return rewards
+
+
+def prediction_gain(steps: Sequence[Step]) -> Array:
+    """Return how much each step lowered the loss of its own batch (Graves et al. 2017)."""
+    return _signal(steps, "gain")
+
+
+def _signal(steps: Sequence[Step], name: str) -> Array:
+    for step in steps:
+        if getattr(step, name) is None:
+            raise UserError(
+                f"journal, step {step.step}: expected a {name} for the reward, found none; was the "
+                "run made with a policy that measures it?"
+            )
+    return np.array([getattr(step, name) for step in steps], dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """The logging policy's distribution at every step, stored as one row for each change.
+
+    Args:
+        starts: the first step of each row, the first one 0, shape `(rows,)`.
+        rows: the distributions, shape `(rows, tasks)`.
+
+    >>> course = Course(np.array([0, 3]), np.array([[0.5, 0.5], [0.9, 0.1]]))
+    >>> course.mean(steps=4).round(3).tolist()
+    [0.6, 0.4]
+    """
+
+    starts: NDArray[np.int64]
+    rows: Array
+
+    def of(self, actions: NDArray[np.int64]) -> Array:
+        """Return the probability of the action at each step, both of shape `(steps,)`."""
+        row = np.searchsorted(self.starts, np.arange(len(actions)), side="right") - 1
+        chosen: Array = self.rows[row, actions]
+        return chosen
+
+    def mean(self, steps: int) -> Array:
+        """Return the mean distribution over the steps, shape `(tasks,)`."""
+        lengths = np.diff(np.append(self.starts, steps))
+        mean: Array = lengths @ self.rows / steps
+        return mean
+
+    def always(self) -> NDArray[np.bool_]:
+        """Return which tasks could be drawn at every step, shape `(tasks,)`."""
+        return np.asarray((self.rows > 0).all(axis=0))
 
 
 class Log:
-    """The draws of one run: which task, with what probability, and what it earned.
+    """The draws of one run: tasks, propensities and rewards.
 
     The setting of Glover and Hokamp (2019, section 3.3): (a_t, π_t(a_t), r_t) for each step t.
 
     Args:
         tasks: the names of the tasks.
-        actions: the task drawn at each step, as its place in `tasks` or its name, shape `(steps,)`.
+        actions: the task drawn at each step, as its index in `tasks` or its name, shape `(steps,)`.
         probabilities: the distribution of each draw, shape `(steps, tasks)`, or a `Course` of
-            distributions; or only each draw's own propensity, shape `(steps,)`.
-        rewards: what each step earned, shape `(steps,)`.
-        propensities: exact propensities of the draws where the `Course` was thinned out, shape
-            `(steps,)`.
-        decisions: a number for each step, the same where one draw held for several steps (a round
-            of Thompson sampling); standard errors count decisions, not steps. Shape `(steps,)`.
-        losses: the loss of each step, NaN where it was not measured, so that a policy that learns
-            from it can be replayed. Shape `(steps,)`.
+            distributions; or only the propensity of each draw, shape `(steps,)`.
+        rewards: the reward of each step, shape `(steps,)`.
+        propensities: the exact propensities of the draws, if the rows of a `Course` are
+            approximate; shape `(steps,)`.
+        decisions: a number for each step, equal for the steps of one decision (a round of Thompson
+            sampling); standard errors count decisions, not steps. Shape `(steps,)`.
+        losses: the loss of each step, NaN where it was not measured; needed to replay a policy that
+            learns from it. Shape `(steps,)`.
         gains: the prediction gain of each step, likewise. Shape `(steps,)`.
 
     >>> log = Log(["cola", "rte"], [0, 1, 1], [[0.5, 0.5]] * 3, [0.1, 0.4, 0.2])
@@ -62,7 +140,6 @@ class Log:
         self.gains = _measured(gains, "gains", len(self.actions))
 
     def __len__(self) -> int:
-        """How many steps were logged."""
         return len(self.actions)
 
     def __repr__(self) -> str:
@@ -70,11 +147,11 @@ class Log:
 
     @classmethod
     def from_journal(cls, path: Path | str, reward: Reward = room_left) -> Self:
-        """Return the log of a run, from its folder or its journal.
+        """Read the log of a run.
 
         Args:
             path: a run folder, or the journal in it.
-            reward: what a step was worth, as a function of the run's steps.
+            reward: computes the rewards from the run's steps.
         """
         path = Path(path)
         path = path / "journal.jsonl" if path.is_dir() else path
@@ -106,7 +183,7 @@ class Log:
 
     @cached_property
     def always(self) -> NDArray[np.bool_]:
-        """Which tasks could be drawn at every step, as far as the log knows, shape `(tasks,)`."""
+        """Which tasks could be drawn at every step, as far as is known, shape `(tasks,)`."""
         if self.course is not None:
             return self.course.always()
         # A propensity of 1 says that no other task could be drawn.
@@ -121,7 +198,7 @@ class Log:
         return np.bincount(self.actions, minlength=len(self.tasks))
 
     def reordered(self, tasks: Sequence[str]) -> "Log":
-        """Return the same log with its tasks in this order."""
+        """Return the log with its tasks in this order."""
         if tuple(tasks) == self.tasks:
             return self
         if set(tasks) != set(self.tasks):
@@ -129,15 +206,14 @@ class Log:
                 f"logs: expected the same tasks in all of them, found {list(tasks)} and "
                 f"{list(self.tasks)}"
             )
-        place = [self.tasks.index(task) for task in tasks]
-        moved = np.argsort(place)[self.actions]
-        given: NDArray[np.float64] | Course = self.propensities
+        order = [self.tasks.index(task) for task in tasks]
+        distributions: Array | Course = self.propensities
         if self.course is not None:
-            given = Course(self.course.starts, self.course.rows[:, place])
+            distributions = Course(self.course.starts, self.course.rows[:, order])
         return Log(
             tasks,
-            moved,
-            given,
+            np.argsort(order)[self.actions],
+            distributions,
             self.rewards,
             propensities=self.propensities,
             decisions=self.decisions,
@@ -147,7 +223,7 @@ class Log:
 
 
 def _decisions(steps: Sequence[Step]) -> NDArray[np.int64] | None:
-    """Return which steps one draw held for: a dev score ends a round, and a round has one task."""
+    """Number the rounds of the steps: a dev score ends a round, and a round has one task."""
     scored = np.array([step.score is not None for step in steps])
     if not scored.any():
         return None
@@ -158,35 +234,33 @@ def _decisions(steps: Sequence[Step]) -> NDArray[np.int64] | None:
 
 
 def _indices(actions: ArrayLike, tasks: tuple[str, ...]) -> NDArray[np.int64]:
-    given = np.asarray(actions)
-    if given.ndim != 1 or len(given) == 0:
-        raise ValueError(f"actions: expected the shape (steps,), found {given.shape}")
-    if given.dtype.kind == "U":
+    array = np.asarray(actions)
+    if array.ndim != 1 or len(array) == 0:
+        raise ValueError(f"actions: expected the shape (steps,), found {array.shape}")
+    if array.dtype.kind == "U":
         place = {task: k for k, task in enumerate(tasks)}
-        unknown = sorted(set(given.tolist()) - set(tasks))
+        unknown = sorted(set(array.tolist()) - set(tasks))
         if unknown:
             raise ValueError(f"actions: expected tasks of {list(tasks)}, found {unknown[0]!r}")
-        return np.array([place[name] for name in given.tolist()], dtype=np.int64)
-    if given.dtype.kind not in "iu" or given.min() < 0 or given.max() >= len(tasks):
+        return np.array([place[name] for name in array.tolist()], dtype=np.int64)
+    if array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= len(tasks):
         raise ValueError(
             f"actions: expected whole numbers from 0 to {len(tasks) - 1}, found "
-            f"{given.dtype} from {given.min()} to {given.max()}"
+            f"{array.dtype} from {array.min()} to {array.max()}"
         )
-    return given.astype(np.int64)
+    return array.astype(np.int64)
 
 
-def _finite(values: ArrayLike, what: str, steps: int) -> NDArray[np.float64]:
-    array = np.asarray(values, dtype=np.float64)
-    if array.shape != (steps,):
-        raise ValueError(f"{what}: expected the shape ({steps},), found {array.shape}")
+def _finite(values: ArrayLike, what: str, steps: int) -> Array:
+    array = _measured(values, what, steps)
     if not np.all(np.isfinite(array)):
         step = int(np.argmin(np.isfinite(array)))
         raise ValueError(f"{what}, step {step}: expected a finite number, found {array[step]}")
     return array
 
 
-def _measured(values: ArrayLike | None, what: str, steps: int) -> NDArray[np.float64]:
-    """Measurements as an array, NaN for those that are not there."""
+def _measured(values: ArrayLike | None, what: str, steps: int) -> Array:
+    """Return measurements as an array, NaN if there are none."""
     if values is None:
         return np.full(steps, np.nan)
     array = np.asarray(values, dtype=np.float64)
@@ -197,8 +271,8 @@ def _measured(values: ArrayLike | None, what: str, steps: int) -> NDArray[np.flo
 
 def _distributions(
     probabilities: ArrayLike | Course, actions: NDArray[np.int64], tasks: int
-) -> tuple[Course | None, NDArray[np.float64]]:
-    """Return the distributions, if they are all there, and the probability of each action."""
+) -> tuple[Course | None, Array]:
+    """Return the distributions, if they are known, and the probability of each action."""
     if isinstance(probabilities, Course):
         course = probabilities
     else:
@@ -217,7 +291,7 @@ def _distributions(
     return course, course.of(actions)
 
 
-def _propensities(values: ArrayLike, log: Log) -> NDArray[np.float64]:
+def _propensities(values: ArrayLike, log: Log) -> Array:
     propensities = _finite(values, "propensities", len(log))
     wrong = (propensities <= 0) | (propensities > 1 + 1e-9)
     if np.any(wrong):

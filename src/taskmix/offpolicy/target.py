@@ -1,4 +1,4 @@
-"""The policy in question, as the estimators see it."""
+"""The target policy of an estimate: its distribution at every logged step."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,60 +6,57 @@ from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from taskmix.errors import UserError
 from taskmix.offpolicy.log import Log
-from taskmix.offpolicy.pooling import Sample
+from taskmix.offpolicy.sample import Sample
 from taskmix.policies import Annealed, Cycle, Fixed, Outcome, Policy, Schedule, Stratified
 from taskmix.policies.signals import Gain, Loss, Signal
+from taskmix.policies.state import Array
 
-#: Policies that change by plan, whatever the outcomes: judged by where they are at each step.
-PLANNED = (Schedule, Annealed, Cycle)
+#: Policies whose distribution depends only on the step.
+SCHEDULED = (Schedule, Annealed, Cycle)
 
 
 class Target(ABC):
-    """What a policy would have done at the steps of a sample."""
+    """A policy's distribution at each step of a sample."""
 
     @property
     @abstractmethod
-    def chosen(self) -> NDArray[np.float64]:
+    def chosen(self) -> Array:
         """The policy's probability of each logged action, shape `(steps,)`."""
 
     @property
     @abstractmethod
-    def shares(self) -> NDArray[np.float64]:
+    def shares(self) -> Array:
         """The policy's mean distribution over the steps, shape `(tasks,)`."""
 
     @abstractmethod
-    def expected(self, model: NDArray[np.float64]) -> NDArray[np.float64]:
+    def expected(self, model: Array) -> Array:
         """Σ_k π_t(k) r̂(k) at each step for rewards r̂ of shape `(tasks,)`; shape `(steps,)`."""
 
 
 class Still(Target):
     """A policy whose distribution does not change."""
 
-    def __init__(self, probabilities: NDArray[np.float64], sample: Sample) -> None:
+    def __init__(self, probabilities: Array, sample: Sample) -> None:
         self._probabilities = probabilities
         self._actions = sample.actions
 
     @property
-    def chosen(self) -> NDArray[np.float64]:
-        """The probability of each logged action."""
+    def chosen(self) -> Array:
         return self._probabilities[self._actions]
 
     @property
-    def shares(self) -> NDArray[np.float64]:
-        """The distribution itself."""
+    def shares(self) -> Array:
         return self._probabilities
 
-    def expected(self, model: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the same value at every step."""
+    def expected(self, model: Array) -> Array:
         return np.full(len(self._actions), self._probabilities @ model)
 
 
 class Moving(Target):
-    """A policy whose distribution changes by plan: at each step the one it has by then."""
+    """A policy whose distribution depends on the step."""
 
     def __init__(self, policy: Policy, sample: Sample) -> None:
         self._policy = deepcopy(policy)
@@ -69,8 +66,8 @@ class Moving(Target):
         self._weights = np.bincount(self._time) / len(sample)
         self._actions = sample.actions
 
-    def _rows(self) -> Iterator[NDArray[np.float64]]:
-        """The distribution at each different time, in turn: all at once may not fit in memory."""
+    def _rows(self) -> Iterator[Array]:
+        """Yield the distribution at each different step; all of them may not fit in memory."""
         state = self._policy.state_dict()
         for time in self._times:
             drawn = [0] * len(self._order)
@@ -79,8 +76,7 @@ class Moving(Target):
             yield self._policy.probabilities()[self._order]
 
     @property
-    def chosen(self) -> NDArray[np.float64]:
-        """The probability of each logged action at its time."""
+    def chosen(self) -> Array:
         chosen = np.empty(len(self._actions))
         order = np.argsort(self._time, kind="stable")
         steps = np.split(order, np.cumsum(np.bincount(self._time))[:-1])
@@ -89,24 +85,21 @@ class Moving(Target):
         return chosen
 
     @property
-    def shares(self) -> NDArray[np.float64]:
-        """The mean over the logged times."""
+    def shares(self) -> Array:
         shares = np.zeros(len(self._order))
         for row, weight in zip(self._rows(), self._weights, strict=True):
             shares += weight * row
         return shares
 
-    def expected(self, model: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the value by the distribution at each step's time."""
+    def expected(self, model: Array) -> Array:
         return np.array([row @ model for row in self._rows()])[self._time]
 
 
 class Replayed(Target):
-    """A policy that learns: at each step the distribution it has after watching the log so far.
+    """A policy that learns, replayed on the logs."""
 
-    It is told every outcome as it was logged, with the propensity that the logger drew it with, so
-    that what the policy learns does not depend on who drew. Each log is watched from the start.
-    """
+    # It is told every outcome with the logger's propensity, so that its importance weights are
+    # right. For each log it starts anew.
 
     def __init__(self, policy: Policy, logs: Sequence[Log]) -> None:
         self._policy = policy
@@ -119,8 +112,8 @@ class Replayed(Target):
             self._chosen[step] = row[actions[step]]
             self._shares += row / len(actions)
 
-    def _rows(self) -> Iterator[NDArray[np.float64]]:
-        """Yield the distribution before each step, in turn: all at once may not fit in memory."""
+    def _rows(self) -> Iterator[Array]:
+        """Yield the distribution before each step; all of them may not fit in memory."""
         for log in self._logs:
             policy = deepcopy(self._policy)
             steps = zip(log.actions, log.propensities, log.losses, log.gains, strict=True)
@@ -134,17 +127,14 @@ class Replayed(Target):
                 policy.tell(Outcome(draw, loss=_known(loss), gain=_known(gain)))
 
     @property
-    def chosen(self) -> NDArray[np.float64]:
-        """The probability of each logged action before its step."""
+    def chosen(self) -> Array:
         return self._chosen
 
     @property
-    def shares(self) -> NDArray[np.float64]:
-        """The mean over the logged steps."""
+    def shares(self) -> Array:
         return self._shares
 
-    def expected(self, model: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the value by the distribution before each step."""
+    def expected(self, model: Array) -> Array:
         return np.array([row @ model for row in self._rows()])
 
 
@@ -153,20 +143,14 @@ def _known(value: float) -> float | None:
 
 
 def target(policy: Policy | Mapping[str, float], sample: Sample, logs: Sequence[Log]) -> Target:
-    """Return the policy at the sample's steps; refuses one that the loggers have no support for.
-
-    Args:
-        policy: a policy, or by task its probability.
-        sample: of the logs.
-        logs: the same steps in the same order, for policies that learn.
-    """
-    seen = _seen(_same_tasks(policy, sample), sample, logs)
-    _check_support(seen.shares, sample)
-    return seen
+    """Return the policy at the steps of a sample; raise `UserError` if the logs lack support."""
+    result = _target(_with_tasks(policy, sample), sample, logs)
+    _check_support(result.shares, sample)
+    return result
 
 
-def _same_tasks(policy: Policy | Mapping[str, float], sample: Sample) -> Policy:
-    """Return the policy, if it is about the sample's tasks."""
+def _with_tasks(policy: Policy | Mapping[str, float], sample: Sample) -> Policy:
+    """Return the policy, which must have the tasks of the sample."""
     if not isinstance(policy, Policy):
         try:
             policy = Fixed(policy)
@@ -182,8 +166,8 @@ def _same_tasks(policy: Policy | Mapping[str, float], sample: Sample) -> Policy:
     return policy
 
 
-def _seen(policy: Policy, sample: Sample, logs: Sequence[Log]) -> Target:
-    if isinstance(policy, PLANNED):
+def _target(policy: Policy, sample: Sample, logs: Sequence[Log]) -> Target:
+    if isinstance(policy, SCHEDULED):
         return Moving(policy, sample)
     if type(policy).tell is not Policy.tell:
         _check_outcomes(policy, logs)
@@ -193,23 +177,22 @@ def _seen(policy: Policy, sample: Sample, logs: Sequence[Log]) -> Target:
 
 
 def _check_outcomes(policy: Policy, logs: Sequence[Log]) -> None:
-    """Refuse a policy that learns from what the logs do not hold."""
-    held: set[type[Signal]] = set()
+    logged: set[type[Signal]] = set()
     if all(np.isfinite(log.losses).any() for log in logs):
-        held.add(Loss)
+        logged.add(Loss)
     if all(np.isfinite(log.gains).any() for log in logs):
-        held.add(Gain)
+        logged.add(Gain)
     needed = {type(signal) for signal in policy.needs} or {Loss}
-    if needed <= held:
+    if needed <= logged:
         return
-    missing = sorted(signal.__name__ for signal in needed - held)
+    missing = sorted(signal.__name__ for signal in needed - logged)
     raise UserError(
         f"policy: expected one that does not learn or learns from what the log holds, found "
         f"{policy.name}, which needs {' and '.join(missing)}; run it to see what it earns"
     )
 
 
-def _check_support(shares: NDArray[np.float64], sample: Sample) -> None:
+def _check_support(shares: Array, sample: Sample) -> None:
     bare = (shares > 0) & ~sample.supported
     if np.any(bare):
         names = [sample.tasks[k] for k in np.flatnonzero(bare)]

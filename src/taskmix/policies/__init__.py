@@ -1,4 +1,4 @@
-"""Who gets the next batch: one file a policy, all behind one small ask/tell interface."""
+"""Policies choose the task of the next batch, behind one ask/tell interface."""
 
 from taskmix.policies.active import ActivePrioritization
 from taskmix.policies.ado import ADO
@@ -6,14 +6,12 @@ from taskmix.policies.aimed import Aimed
 from taskmix.policies.aioli import Aioli
 from taskmix.policies.annealed import Annealed
 from taskmix.policies.base import Draw, Outcome, Policy
+from taskmix.policies.constant import Fixed, Random, TaskSize, Temperature
 from taskmix.policies.cycle import Cycle
 from taskmix.policies.doge import DoGE
-from taskmix.policies.exp3s import Exp3S
-from taskmix.policies.fixed import Fixed
+from taskmix.policies.exp3s import Exp3S, QuantileScaler, Scaler
 from taskmix.policies.odm import ODM
 from taskmix.policies.progress import Progress
-from taskmix.policies.random import Random
-from taskmix.policies.scaler import QuantileScaler, Scaler
 from taskmix.policies.schedule import Schedule
 from taskmix.policies.signals import (
     Alignment,
@@ -25,11 +23,9 @@ from taskmix.policies.signals import (
     Skill,
     Uncertainty,
 )
+from taskmix.policies.state import ToldDraws
 from taskmix.policies.stratified import Stratified
-from taskmix.policies.task_size import TaskSize
-from taskmix.policies.temperature import Temperature
 from taskmix.policies.thompson import Thompson, Utility
-from taskmix.policies.told import ToldDraws
 from taskmix.policies.worth import Worth
 from taskmix.run_info import RunInfo
 

@@ -1,34 +1,37 @@
-"""Active prioritization: more batches for the tasks that the model is unsure of."""
+"""Active prioritization: prefers the tasks on which the model is uncertain."""
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from taskmix.policies.base import Draw, Outcome, Policy, distribution
-from taskmix.policies.signals import Score, Signal, Uncertainty
+from taskmix.policies.signals import Signal, Uncertainty
+from taskmix.policies.state import Array
+from taskmix.uncertainty.measure import UncertaintyScore, check_score
 
 
 class ActivePrioritization(Policy):
     """Draws tasks in proportion to the model's uncertainty on their dev sets.
 
-    Algorithm 1 of Fang and Alqatari (2020). Every f draws the uncertainty u_k of each task is
-    estimated by Monte-Carlo dropout and smoothed, v_k ← γ v_k + (1 - γ) u_k, the first estimate as
-    it is; then p_k = v_k / Σ_j v_j. Uniform while nothing is known or all is zero. The paper's
-    equation 1 has γ on the new estimate; its text and the authors' code have it on the past.
-    An estimate that comes after that of a later draw is out of date and is left out.
+    Algorithm 1 of Fang and Alqatari (2020). Every f draws, Monte-Carlo dropout estimates the
+    uncertainty u_k of each task. The estimates are smoothed, v_k ← γ v_k + (1 - γ) u_k, and
+    p_k = v_k / Σ_j v_j. The distribution is uniform before the first estimate and while all
+    estimates are 0. An estimate that arrives after that of a later draw is ignored.
+
+    In the paper's equation 1, γ multiplies the new estimate; here, as in its text and in the
+    authors' code, γ multiplies the past.
 
     Args:
         tasks: the names of the tasks.
-        every: f, the draws between two estimates.
-        passes: dropout masks in an estimate.
-        smoothing: γ, the weight of the past; 0 takes each estimate as it is.
-        limit: no task falls below this part of its uniform share. The authors name the neglect of
-            easy tasks as their open problem; None lets them be neglected.
-        examples: dev examples of each task in an estimate, the same ones each time; all if None.
-        score: what is measured; see `Uncertainty`.
+        every: f, the number of draws between two estimates.
+        passes: the number of dropout masks.
+        smoothing: γ, the weight of the past; 0 uses only the latest estimate.
+        limit: the minimum probability of a task, as a fraction of 1/N; no minimum if None. (The
+            authors call the neglect of easy tasks an open problem.)
+        examples: the number of dev examples of each task, the same ones every time; all if None.
+        score: the measure of uncertainty; see `Uncertainty`.
 
     >>> from taskmix.rng import stream
     >>> policy, rng = ActivePrioritization(["sst2", "rte"], every=1, limit=0.5), stream(1, "draws")
@@ -41,6 +44,7 @@ class ActivePrioritization(Policy):
     """
 
     name = "active"
+    _saved = ("_uncertainties", "_newest")
 
     def __init__(
         self,
@@ -50,7 +54,7 @@ class ActivePrioritization(Policy):
         smoothing: float = 0.5,
         limit: float | None = None,
         examples: int | None = None,
-        score: Score = "bald",
+        score: UncertaintyScore = "bald",
     ) -> None:
         super().__init__(tasks)
         if every < 1 or passes < 1:
@@ -62,10 +66,7 @@ class ActivePrioritization(Policy):
             )
         if examples is not None and examples < 1:
             raise ValueError(f"examples: expected at least 1, or None for all, found {examples}")
-        if score not in get_args(Score):
-            raise ValueError(
-                f"score: expected one of {', '.join(get_args(Score))}, found {score!r}"
-            )
+        check_score(score)
         self.needs = frozenset({Uncertainty(passes, examples, score)})
         self._every = every
         self._smoothing = smoothing
@@ -74,16 +75,13 @@ class ActivePrioritization(Policy):
         self._newest = 0
         self._prioritize()
 
-    def probabilities(self) -> NDArray[np.float64]:
-        """Return the smoothed uncertainties, normalised, as far as the limit lets it go."""
+    def probabilities(self) -> Array:
         return self._probabilities
 
     def due(self, draw: Draw) -> frozenset[Signal]:
-        """Return the uncertainties, once in `every` draws."""
         return self.needs if draw.number % self._every == 0 else frozenset()
 
     def tell(self, outcome: Outcome) -> None:
-        """Learn from the uncertainties, if they were measured."""
         if outcome.uncertainty is None or outcome.draw.number <= self._newest:
             return
         self._newest = outcome.draw.number
@@ -95,38 +93,27 @@ class ActivePrioritization(Policy):
         self._prioritize()
 
     def _prioritize(self) -> None:
-        known = self._uncertainties.values()
-        largest = max(known, default=0.0)
+        largest = max(self._uncertainties.values(), default=0.0)
         if largest == 0:
             priorities = np.ones(len(self.tasks))
         else:
-            # A task without an estimate stands in the middle of those that have one.
-            middle = sum(value / largest for value in known) / len(known)
-            priorities = np.array(
-                [
-                    self._uncertainties[task] / largest if task in self._uncertainties else middle
-                    for task in self.tasks
-                ]
-            )
+            # A task without an estimate gets the mean of those that have one.
+            scaled = {task: value / largest for task, value in self._uncertainties.items()}
+            mean = sum(scaled.values()) / len(scaled)
+            priorities = np.array([scaled.get(task, mean) for task in self.tasks])
         self._probabilities = distribution(self._limited(priorities / priorities.sum()), "shares")
 
-    def _limited(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _limited(self, shares: Array) -> Array:
         least = self._limit / len(shares)
         if shares.min() >= least:
             return shares
         above = np.maximum(shares - least, 0.0)
-        # All that lies above the least share is scaled down, so that nobody else falls below it.
-        limited: NDArray[np.float64] = least + above * ((1 - self._limit) / above.sum())
+        # Only the excess over the minimum is scaled down, so no other task falls below it.
+        limited: Array = least + above * ((1 - self._limit) / above.sum())
         return limited
 
     def diagnostics(self) -> dict[str, Any]:
-        """Return the smoothed uncertainties by task."""
         return {"uncertainties": dict(self._uncertainties)}
 
-    def _state(self) -> dict[str, Any]:
-        return {"uncertainties": dict(self._uncertainties), "newest": self._newest}
-
-    def _load(self, state: Mapping[str, Any]) -> None:
-        self._newest = state["newest"]
-        self._uncertainties = dict(state["uncertainties"])
+    def _derive(self, state: Mapping[str, Any]) -> None:
         self._prioritize()

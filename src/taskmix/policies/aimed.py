@@ -1,44 +1,44 @@
-"""Aimed: draws what the run is scored on, as long as it is not seen too often."""
+"""Aimed: prefers the target tasks, with a discount for repeated examples."""
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from taskmix.policies.base import Constant, known_tasks
+from taskmix.policies.base import Policy, distribution, known_tasks
+from taskmix.policies.state import Array
 from taskmix.run_info import RunInfo
 
-Array = NDArray[np.float64]
 
+class Aimed(Policy):
+    """Draws the target tasks equally, discounted for repeated examples, and other tasks rarely.
 
-class Aimed(Constant):
-    """Draws the tasks that a run is scored on alike, less where it repeats them, others a little.
+    The targets are the tasks that a run is scored on. A batch of another task is useful only if it
+    helps the targets; without evidence of that, a batch of a target is the better choice. So, of N
+    tasks, each of the targets T has the weight w_k = (1 - rest) / |T|, and each of the others
+    w_k = rest / (N - |T|).
 
-    A task that is not scored is worth a batch only as far as it helps those that are, and without
-    evidence a batch of these themselves is the better guess. So, of N tasks, each of the targets T
-    has the weight w_k = (1 - rest) / |T|, and each of the others w_k = rest / (N - |T|).
-
-    But a batch that was seen before is worth less each time. Muennighoff et al. (2023) found that
-    the worth of an example falls as exp(-R / R*) with the number R of its repetitions, R* about 15.
-    With E_k for how often the budget would go through the examples of task k if it got all of it,
+    Repeated examples are worth less than new ones. Muennighoff et al. (2023) found that the value
+    of an example falls as exp(-R / R*) with the number R of its repetitions, where R* is about 15.
+    Let E_k be the number of epochs if the whole budget were spent on task k. Then
 
         p_k ∝ w_k exp(-max(0, p_k E_k - 1) / R*):
 
-    each task has the share that its last epoch is worth. A large target keeps the share of its
-    weight; a tiny one is seen some dozens of times, and what it leaves goes to the others, large
-    ones first. Where every task is scored and none is seen twice, this is the uniform policy.
+    a task's weight is discounted by the value of its examples in the last epoch. A large target is
+    not discounted. A tiny one is repeated a few dozen times, and its remaining probability is
+    redistributed to the other tasks, mostly to large ones. If all tasks are targets and none is
+    repeated, the policy is uniform.
 
-    The little that the others get keeps them from being unknown: a log of such a run says what
-    they do, which `taskmix improve` and the search of `taskmix autosem` can use.
+    The other tasks keep a small share so that `taskmix improve` and `taskmix autosem` can learn
+    about them from the log of the run.
 
     Args:
         tasks: the names of the tasks.
-        targets: those that count; all if None. A run file's default is the run's objective.
-        rest: the weight of the others together.
-        epochs: E, by task; 0 where it is missing. A run file's default is what its budget says.
-        repeats: R*; None if a repeated example is worth as much as a new one.
+        targets: the target tasks; all if None. The default in a run file is the run's objective.
+        rest: the total weight of the other tasks.
+        epochs: E_k of each task; 0 if missing. The default in a run file follows from the budget.
+        repeats: R*; None if repeated examples are worth as much as new ones.
 
     >>> Aimed(["rte", "cb", "mnli", "noise"], ["rte", "cb"], rest=0.1).probabilities().tolist()
     [0.45, 0.45, 0.05, 0.05]
@@ -57,27 +57,28 @@ class Aimed(Constant):
         epochs: Mapping[str, float] | None = None,
         repeats: float | None = 15.0,
     ) -> None:
+        super().__init__(tasks)
         if not 0 <= rest < 1:
             raise ValueError(f"rest: expected a number from 0 up to 1, found {rest}")
         if repeats is not None and not repeats > 0:
             raise ValueError(f"repeats: expected a number above 0, found {repeats}")
-        whole = dict.fromkeys(tasks, 0.0)
-        for task, count in (epochs or {}).items():
-            if task not in whole or not 0 <= count < math.inf:
+        epochs = epochs or {}
+        for task, count in epochs.items():
+            if task not in self.tasks or not 0 <= count < math.inf:
                 raise ValueError(
                     f"epochs, {task}: expected a number from 0 for a task of {list(tasks)},"
                     f" found {count}"
                 )
-            whole[task] = count
-        chosen = set(known_tasks(targets, tasks, "targets"))
-        others = len(tasks) - len(chosen)
-        aimed = (1 - rest if others else 1.0) / len(chosen)
-        weights = {task: aimed if task in chosen else rest / others for task in tasks}
+        self._epochs = np.array([epochs.get(task, 0.0) for task in self.tasks], dtype=np.float64)
+        self._targets = np.isin(self.tasks, known_tasks(targets, self.tasks, "targets"))
+        count = int(self._targets.sum())
+        others = len(self.tasks) - count
+        weights = np.where(
+            self._targets, (1 - rest if others else 1.0) / count, rest / max(others, 1)
+        )
         if repeats is not None:
-            counts = np.array([whole[task] for task in weights])
-            shares = _discounted(np.array([*weights.values()]), counts, repeats)
-            weights = dict(zip(weights, shares.tolist(), strict=True))
-        super().__init__(weights)
+            weights = _discounted(weights, self._epochs, repeats)
+        self._probabilities = distribution(weights, self.name)
 
     @classmethod
     def for_run(
@@ -87,7 +88,6 @@ class Aimed(Constant):
         epochs: Mapping[str, float] | None = None,
         **options: Any,
     ) -> Self:
-        """The policy that a run file means."""
         return cls(
             info.tasks,
             info.targets if targets is None else targets,
@@ -95,36 +95,37 @@ class Aimed(Constant):
             **options,
         )
 
+    def probabilities(self) -> Array:
+        return self._probabilities
+
 
 def _discounted(weights: Array, epochs: Array, repeats: float) -> Array:
-    """Return the shares p_k = w_k exp(-λ - max(0, p_k E_k - 1) / R*), with the λ that sums to 1."""
+    """Return p_k = w_k exp(-λ - max(0, p_k E_k - 1) / R*), with the λ for which p sums to 1."""
     from scipy.optimize import brentq
 
     if not (weights * epochs > 1).any():
         return weights
     drawn = weights > 0
     logs, counts = np.log(weights[drawn]), epochs[drawn]
-    # At the lower end one share alone is above 1; at the upper none is above its weight.
+    # At the lower end a single share is above 1; at the upper end none is above its weight.
     lowest = float((logs - np.maximum(counts - 1, 0) / repeats).min()) - 1
 
     def excess(level: float) -> float:
         return float(_shares(logs - level, counts, repeats).sum()) - 1
 
-    found = np.zeros(len(weights))
-    found[drawn] = _shares(logs - brentq(excess, lowest, 0.0, xtol=1e-12), counts, repeats)
-    return found
+    shares = np.zeros(len(weights))
+    shares[drawn] = _shares(logs - brentq(excess, lowest, 0.0, xtol=1e-12), counts, repeats)
+    return shares
 
 
 def _shares(logs: Array, epochs: Array, repeats: float) -> Array:
-    """Solve log p + max(0, p E - 1) / R* = logs for each task; shares above 1 count as 1.
-
-    Beyond the first epoch, u = p E / R* has u + log u = logs + log(E / R*) + 1 / R*, whose solution
-    is the Wright omega function.
-    """
+    """Solve log p + max(0, p E - 1) / R* = logs for each task, and clip p to 1."""
     from scipy.special import wrightomega
 
+    # After the first epoch, u = p E / R* satisfies u + log u = logs + log(E / R*) + 1 / R*, whose
+    # solution is the Wright omega function.
     shares: Array = np.exp(np.minimum(logs, 0.0))
-    again = (epochs > 1) & (logs + np.log(np.maximum(epochs, 1.0)) > 0)
-    scale = epochs[again] / repeats
-    shares[again] = wrightomega(logs[again] + np.log(scale) + 1 / repeats) / scale
+    repeated = (epochs > 1) & (logs + np.log(np.maximum(epochs, 1.0)) > 0)
+    scale = epochs[repeated] / repeats
+    shares[repeated] = wrightomega(logs[repeated] + np.log(scale) + 1 / repeats) / scale
     return np.minimum(shares, 1.0)

@@ -1,11 +1,10 @@
-"""Aioli: what a stretch of more batches of one task does to the dev losses of all."""
+"""Aioli: prefers the tasks that lowered the dev losses in test stretches."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from taskmix.policies.base import (
     LARGEST_LOSS,
@@ -17,52 +16,52 @@ from taskmix.policies.base import (
     known_tasks,
 )
 from taskmix.policies.signals import DevLosses, Signal
+from taskmix.policies.state import Array
 from taskmix.rng import stream
 from taskmix.run_info import RunInfo
 
-Array = NDArray[np.float64]
-
-#: The logarithm of the least weight, where the largest is 1.
-_LEAST = -50.0
-#: Rounds of which some dev losses are known and others not; the oldest gives way.
-_OPEN = 4
-#: The authors' round for seven tasks.
-_ROUND, _TASKS = 200, 7
+#: The minimum of log(weight / largest weight).
+_MIN_LOG_WEIGHT = -50.0
+#: The dev losses of this many incomplete rounds are kept.
+_MAX_OPEN_ROUNDS = 4
+#: The authors use rounds of 200 draws for seven tasks.
+_ROUND, _ROUND_TASKS = 200, 7
 
 
 class Aioli(Policy):
-    """Draws tasks by how much stretches of them lowered the dev losses, measured every round.
+    """Prefers the tasks that lowered the dev losses the most in the test stretches of a round.
 
-    Chen et al. (2024). A round of `every` draws begins with stretches: `repeats` times, in random
-    order, each task j gets `stretch` draws in which it has the share f and each other task
-    (1 - f)/(K - 1). The fall of the dev loss of task i over the stretches of task j, G_ij, is what
-    the mixtures W of the stretches made of the effects A of the tasks alone: W A_i = G_i. The rest
-    of the round, and of the run until the next, is drawn in proportion to
+    Chen et al. (2024). A round of `every` draws begins with test stretches: `repeats` times, in
+    random order, each task j gets a stretch of `stretch` draws in which it has the probability f
+    and each other task (1 - f)/(K - 1). Let G_ij be the decrease of the dev loss of task i over the
+    stretches of task j. The effects A of single tasks follow from W A_i = G_i, where W holds the
+    distributions of the stretches. The remaining draws of the round have weights
 
         w_j = exp(η Σ_i Ā_ij),    Ā ← (1 - γ) A + γ Ā,
 
-    A brought to numbers above 0 with a sum of 1. That is the authors' code; their paper's
-    exponentiated gradient, w_j ← w_j exp(η Σ_i A_ij), is `ema: null`.
+    where A is shifted above 0 and normalised to a sum of 1. This is the rule of the authors' code;
+    `ema=None` is the exponentiated gradient of their paper, w_j ← w_j exp(η Σ_i A_ij).
 
-    As A sums to 1, one task's weight is at most e^η times another's. Bringing A above 0 takes the
-    sign off a task that does harm. A round with a dev loss missing changes nothing.
+    As A sums to 1, one task's weight is at most e^η times another's. The shift removes the sign of
+    a harmful effect. A round with a missing dev loss changes nothing.
 
-    The dev losses before the first stretch are those behind the round's first draw, which is drawn
-    as those before it. A round costs 1 + K · `repeats` passes over the dev examples.
+    The dev losses before the first stretch are measured after the first draw of the round, which
+    uses the weights of the previous round. A round costs 1 + K · `repeats` passes over the dev
+    examples.
 
     Args:
         tasks: the names of the tasks.
-        every: draws in a round; a run file's default is 200 for seven tasks, more for more. It is
-            as long as its stretches at least.
-        repeats: stretches of each task in a round.
-        stretch: draws in a stretch.
-        share: f.
+        every: the number of draws in a round, raised to what the stretches need; the default in a
+            run file is 200 for up to seven tasks, and in proportion for more.
+        repeats: the number of stretches of each task in a round.
+        stretch: the number of draws in a stretch.
+        share: f, the probability of the tested task in a stretch.
         eta: η.
-        ema: γ, the weight of the rounds before; None for the paper's rule.
-        targets: the tasks whose dev losses count; all if None. A run file's default is the run's
-            objective.
-        examples: dev examples of each, the same ones each time; all if None.
-        seed: of the order of the stretches.
+        ema: γ, the weight of the past rounds; None for the paper's rule.
+        targets: the tasks whose dev losses are measured; all if None. The default in a run file is
+            the run's objective.
+        examples: the number of dev examples of each target, the same ones every time; all if None.
+        seed: the seed of the order of the stretches.
 
     >>> policy = Aioli(["good", "bad"], every=9, repeats=1, stretch=2, targets=("good",))
     >>> rng, losses = stream(1, "draws"), {"good": 3.0}
@@ -75,6 +74,7 @@ class Aioli(Policy):
     """
 
     name = "aioli"
+    _saved = ("_settled", "_weights", "_effects", "_known")
 
     def __init__(
         self,
@@ -108,9 +108,10 @@ class Aioli(Policy):
         self._round = max(every, 1 + self._stretches * stretch)
         self._repeats, self._stretch, self._seed = repeats, stretch, seed
         self._share, self._eta, self._ema = share, eta, ema
-        self._known: dict[int, dict[int, list[float]]] = {}
-        self._settled = -1
-        self._effects: Array | None = None
+        # The round, the stretch and the dev losses after it, for incomplete rounds.
+        self._known: list[tuple[int, int, list[float]]] = []
+        self._settled = -1  # the latest complete round
+        self._effects: list[float] | None = None
         self._weights = distribution(np.ones(count), "tasks")
         self._perturbed: tuple[int, Array] = (-1, self._weights)
         self._order: tuple[tuple[int, int], list[int]] = ((-1, -1), [])
@@ -125,13 +126,12 @@ class Aioli(Policy):
         targets: Sequence[str] | None = None,
         **options: Any,
     ) -> Self:
-        """The policy that a run file means."""
-        usual = max(_ROUND, round(_ROUND * len(info.tasks) / _TASKS))
-        often, aim = usual if every is None else every, info.targets if targets is None else targets
-        return cls(info.tasks, every=often, targets=aim, **options)
+        if every is None:
+            every = max(_ROUND, round(_ROUND * len(info.tasks) / _ROUND_TASKS))
+        targets = info.targets if targets is None else targets
+        return cls(info.tasks, every=every, targets=targets, **options)
 
     def probabilities(self) -> Array:
-        """Return the mixture of the stretch that the next draw is in, or the weights."""
         number, place = self._place(self.draws + 1)
         if not 1 <= place <= self._stretches * self._stretch:
             return self._weights
@@ -144,11 +144,11 @@ class Aioli(Policy):
         return self._perturbed[1]
 
     def _place(self, draw: int) -> tuple[int, int]:
-        """Return the round of a draw, and its place in it from 0."""
+        """Return the round of a draw and its place in the round, both from 0."""
         return divmod(draw - 1, self._round)
 
     def _task(self, number: int, stretch: int) -> int:
-        """Return the task that a stretch of a round is about."""
+        """Return the task that a stretch of a round tests."""
         turn, place = divmod(stretch, len(self.tasks))
         if self._order[0] != (number, turn):
             rng = stream(self._seed, "stretches", number, turn)
@@ -156,30 +156,35 @@ class Aioli(Policy):
         return self._order[1][place]
 
     def due(self, draw: Draw) -> frozenset[Signal]:
-        """Return the dev losses behind the first draw of a round and behind each stretch."""
+        # After the first draw of a round and after each stretch.
         _, place = self._place(draw.number)
-        behind = place <= self._stretches * self._stretch and place % self._stretch == 0
-        return self.needs if behind else frozenset()
+        measured = place <= self._stretches * self._stretch and place % self._stretch == 0
+        return self.needs if measured else frozenset()
 
     def tell(self, outcome: Outcome) -> None:
-        """Learn from the dev losses, once all of a round are known."""
         number, place = self._place(outcome.draw.number)
         if not self.due(outcome.draw) or outcome.dev_losses is None or number <= self._settled:
             return
-        found = [bounded(outcome.dev_losses.get(task), LARGEST_LOSS) for task in self._targets]
-        losses = [loss for loss in found if loss is not None]
-        if len(losses) < len(found):
+        bounds = (bounded(outcome.dev_losses.get(task), LARGEST_LOSS) for task in self._targets)
+        losses = [loss for loss in bounds if loss is not None]
+        if len(losses) < len(self._targets):
             return
-        known = self._known.setdefault(number, {})
-        known[place // self._stretch] = losses
-        if len(known) == self._stretches + 1:
+        known = {(round_, stretch): values for round_, stretch, values in self._known}
+        known[number, place // self._stretch] = losses
+        stretches = range(self._stretches + 1)
+        if all((number, stretch) in known for stretch in stretches):
             self._settled = number
-            self._learn(number, np.array([known[at] for at in range(len(known))]))
-        kept = sorted(each for each in self._known if each > self._settled)[-_OPEN:]
-        self._known = {each: self._known[each] for each in kept}
+            self._learn(number, np.array([known[number, stretch] for stretch in stretches]))
+        rounds = {round_ for round_, _ in known if round_ > self._settled}
+        kept = sorted(rounds)[-_MAX_OPEN_ROUNDS:]
+        self._known = [
+            (round_, stretch, values)
+            for (round_, stretch), values in known.items()
+            if round_ in kept
+        ]
 
     def _learn(self, number: int, losses: Array) -> None:
-        """Update the weights; `losses` has shape `(stretches + 1, targets)`."""
+        """Update the weights by the dev losses of a round, shape `(stretches + 1, targets)`."""
         falls = np.zeros((len(self._targets), len(self.tasks)))
         for stretch, fall in enumerate(losses[:-1] - losses[1:]):
             falls[:, self._task(number, stretch)] += fall / self._repeats
@@ -187,42 +192,24 @@ class Aioli(Policy):
         effects = effects - min(float(effects.min()), 0.0)
         if not effects.sum() > 0:
             return
-        found = (effects / effects.sum()).sum(axis=0)  # Σ_i, all that the weights depend on
+        sums = (effects / effects.sum()).sum(axis=0)  # the weights depend only on Σ_i
         if self._ema is None:
-            logs = np.log(self._weights) + self._eta * found
+            logs = np.log(self._weights) + self._eta * sums
         else:
-            before = found if self._effects is None else self._effects
-            self._effects = (1 - self._ema) * found + self._ema * before
-            logs = self._eta * self._effects
-        # The paper's rule may let a weight fall for ever; it stays a number that can rise again.
-        logs = np.maximum(logs - logs.max(), _LEAST)
+            past = sums if self._effects is None else np.array(self._effects)
+            mean = (1 - self._ema) * sums + self._ema * past
+            self._effects = mean.tolist()
+            logs = self._eta * mean
+        # With the paper's rule a weight could underflow to 0 and never rise again.
+        logs = np.maximum(logs - logs.max(), _MIN_LOG_WEIGHT)
         self._weights = distribution(np.exp(logs), self.name)
 
     def _unmixed(self, falls: Array) -> Array:
-        """Solve W A_i = G_i, W with f on its diagonal and the same number everywhere else."""
+        """Solve W A_i = G_i, where W is f on the diagonal and constant elsewhere."""
         rest = (1 - self._share) / (len(self.tasks) - 1)
-        # A row of W sums to 1, so that a row of A sums to what one of G does.
+        # The rows of W sum to 1, so the rows of A and G have the same sums.
         unmixed: Array = (falls - rest * falls.sum(axis=1, keepdims=True)) / (self._share - rest)
         return unmixed
 
     def diagnostics(self) -> dict[str, Any]:
-        """Return the weights outside of stretches by task."""
         return {"weights": dict(zip(self.tasks, self._weights.tolist(), strict=True))}
-
-    def _state(self) -> dict[str, Any]:
-        return {
-            "settled": self._settled,
-            "weights": self._weights.tolist(),
-            "effects": None if self._effects is None else self._effects.tolist(),
-            "known": [[n, at, x] for n, of in self._known.items() for at, x in of.items()],
-        }
-
-    def _load(self, state: Mapping[str, Any]) -> None:
-        self._settled = state["settled"]
-        effects = state["effects"]
-        self._effects = None if effects is None else np.array(effects, dtype=np.float64)
-        self._weights = np.array(state["weights"], dtype=np.float64)
-        self._weights.setflags(write=False)
-        self._known = {}
-        for number, place, losses in state["known"]:
-            self._known.setdefault(number, {})[place] = list(losses)

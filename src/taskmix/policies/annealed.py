@@ -1,26 +1,26 @@
-"""From task size towards uniform in the course of the training."""
+"""Annealed sampling: from size-proportional towards uniform sampling."""
 
 import math
 from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from taskmix.policies.base import Policy, checked_sizes, distribution
+from taskmix.policies.state import Array
 from taskmix.run_info import RunInfo
 
 
 class Annealed(Policy):
-    """Draws by task size at first and nearly uniformly at the end.
+    """Changes from size-proportional to nearly uniform sampling over the run.
 
     Annealed sampling (Stickland and Murray 2019): in epoch e of E, p_k ∝ |D_k|^α with
-    α = 1 - 0.8 (e - 1) / (E - 1). After the last epoch, and in a training of one epoch, α stays.
+    α = 1 - 0.8 (e - 1) / (E - 1). After the last epoch α stays constant; if E = 1, α = 1.
 
     Args:
-        sizes: training examples of each task.
-        epochs: E.
-        steps_per_epoch: draws in an epoch.
+        sizes: the number of training examples of each task.
+        epochs: E, the number of epochs.
+        steps_per_epoch: the number of draws in an epoch.
 
     >>> from taskmix.rng import stream
     >>> policy = Annealed({"rte": 1, "sst2": 32}, epochs=2, steps_per_epoch=1)
@@ -50,17 +50,16 @@ class Annealed(Policy):
     def for_run(
         cls, info: RunInfo, epochs: int = 25, steps_per_epoch: int | None = None, **options: Any
     ) -> Self:
-        """Takes the sizes from the run, and unless told otherwise spreads the epochs over it."""
-        steps = math.ceil(info.steps / epochs) if steps_per_epoch is None else steps_per_epoch
-        return cls(info.sizes, epochs, steps, **options)
+        if steps_per_epoch is None:
+            steps_per_epoch = math.ceil(info.steps / epochs)
+        return cls(info.sizes, epochs, steps_per_epoch, **options)
 
     @property
     def epoch(self) -> int:
         """The epoch of the next draw, from 1."""
         return min(self.draws // self._steps_per_epoch + 1, self._epochs)
 
-    def probabilities(self) -> NDArray[np.float64]:
-        """|D_k|^α, normalised."""
+    def probabilities(self) -> Array:
         if self.epoch != self._epoch:
             self._epoch = self.epoch
             exponent = 1 - 0.8 * (self._epoch - 1) / max(1, self._epochs - 1)

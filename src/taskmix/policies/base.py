@@ -1,9 +1,9 @@
-"""The ask/tell interface that every policy stands behind."""
+"""The interface of a policy: `ask` for a task, `tell` the outcome."""
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -11,77 +11,143 @@ from numpy.typing import NDArray
 
 from taskmix.errors import UserError
 from taskmix.policies.signals import Signal
+from taskmix.policies.state import Array, Stateful
+from taskmix.records import UnitRecord
 from taskmix.run_info import RunInfo
 
 T = TypeVar("T")
 _FLOAT64 = np.dtype(np.float64)
-#: A sum of probabilities that is off 1 by no more counts as 1.
+#: The largest error of a sum of probabilities.
 _ROUNDING = 1e-6
+#: Tasks in the `repr` of a policy.
+_MAX_ROWS = 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Draw:
-    """One decision: a task, and the distribution that it was drawn from.
+    """One decision: the task drawn, and the distribution that it was drawn from.
 
-    A policy knows a draw by its values alone, so that one can be written down and made again.
+    A policy holds no reference to its draws, so a draw can be saved and restored.
 
     Args:
-        task: name of the task drawn.
-        index: its place in `policy.tasks`.
-        probabilities: the distribution of the draw, shape `(tasks,)`; not to be written to.
-        number: counts the draws of a policy from 1.
+        task: the name of the task.
+        index: its index in `policy.tasks`.
+        probabilities: the distribution of the draw, shape `(tasks,)`, read-only.
+        number: the number of the draw; the first draw of a policy has the number 1.
     """
 
     task: str
     index: int
-    probabilities: NDArray[np.float64]
+    probabilities: Array
     number: int
 
     @property
     def probability(self) -> float:
-        """The propensity: with what probability this task was drawn."""
+        """The propensity: the probability with which this task was drawn."""
         return float(self.probabilities[self.index])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
-    """What came of a draw. A signal that was not measured is None.
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """The measurements of a draw, which `Outcome` documents; None where nothing was measured."""
 
-    Args:
-        draw: the decision.
-        loss: mean negative log-likelihood of the batch before the step.
-        gain: by how much the step lowered the loss on the same batch.
-        score: dev score of the task that the policy's `DevScore` names, after the step.
-        uncertainty: the model's uncertainty on each task, by name.
-        tokens: how many tokens the batch had, padding left out; 0 where there is no text.
-        dev_losses: dev losses after the step, by task.
-        alignment: inner product of the batch's gradient with the mean dev gradient.
-        gradient: length of the batch's gradient, as it was clipped; measured with the alignment.
-        skill: how far the drawn task's dev score after the step is above guessing; see `Skill`.
-    """
-
-    draw: Draw
     loss: float | None = None
     gain: float | None = None
     score: float | None = None
     uncertainty: Mapping[str, float] | None = None
+    examples: int | None = None
     tokens: int | None = None
     dev_losses: Mapping[str, float] | None = None
     alignment: float | None = None
     gradient: float | None = None
     skill: float | None = None
 
+    def measured(self) -> dict[str, Any]:
+        """Return the measurements that are not None, as JSON-able values."""
+        values = [(name, getattr(self, name)) for name in MEASURED]
+        return {
+            name: dict(value) if isinstance(value, Mapping) else value
+            for name, value in values
+            if value is not None
+        }
 
-class Policy(ABC):
-    """Says which task gets the next batch, with what probability, and learns from the outcome.
 
-    A policy costs microseconds, holds no tensors, is deterministic given its generator, and
-    serialises to JSON. A new one sets `name`, and writes `probabilities` and, if it learns, `tell`,
-    `_state` and `_load`.
+MEASURED = tuple(field.name for field in fields(Measured))
 
-    Outcomes may come late, out of order, or never: there may be other draws between a draw and its
-    outcome. So `tell` and `due` go by `outcome.draw`, never by the latest draw, and what a policy
-    keeps for outcomes that are still to come is part of its state and of bounded size.
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _OfDraw:
+    """The first argument of an outcome, before the measurements."""
+
+    draw: Draw
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome(Measured, _OfDraw):
+    """The measurements of a draw. A signal that was not measured is None.
+
+    Args:
+        draw: the draw.
+        loss: the mean negative log-likelihood of the batch before the step.
+        gain: the decrease of the loss on the same batch through the step.
+        score: the dev score after the step of the task in the policy's `DevScore`.
+        uncertainty: the model's uncertainty on each task.
+        examples: the number of examples in the batch.
+        tokens: the number of tokens in the batch without padding; 0 without text.
+        dev_losses: the dev loss of each task after the step.
+        alignment: the inner product of the batch's gradient with the mean dev gradient.
+        gradient: the norm of the batch's gradient after clipping; measured with the alignment.
+        skill: the dev score of the task after the step, relative to a baseline; see `Skill`.
+
+    >>> draw = Draw("rte", 0, np.array([0.25, 0.75]), number=1)
+    >>> Outcome(draw, loss=0.7, examples=16).measured()
+    {'loss': 0.7, 'examples': 16}
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class _DrawRecord(UnitRecord):
+    """The first fields of a step in the journal, before the measurements."""
+
+    task: str
+    p: float
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Measured, _DrawRecord):
+    """A draw and its outcome in the journal; `p` is the propensity."""
+
+    kind = "step"
+    seconds: float | None = None
+
+    @classmethod
+    def of(cls, step: int, outcome: Outcome, seconds: float | None = None) -> Self:
+        draw = outcome.draw
+        return cls(step, draw.task, draw.probability, **outcome.measured(), seconds=seconds)
+
+    def outcome(self, draw: Draw) -> Outcome:
+        return Outcome(draw, **self.measured())
+
+    def shares(self) -> Mapping[str, float]:
+        return {self.task: 1.0}
+
+    def training_losses(self) -> Mapping[str, float]:
+        return {} if self.loss is None else {self.task: self.loss}
+
+    def examples_of(self) -> Mapping[str, int]:
+        return {} if self.examples is None else {self.task: self.examples}
+
+
+class Policy(Stateful, ABC):
+    """Base class of policies, which choose the task of the next batch and learn from its outcome.
+
+    A policy takes microseconds, holds no tensors, is deterministic given its random generator, and
+    its state serialises to JSON. A subclass sets `name` and implements `probabilities`. One that
+    learns also implements `tell`, and lists in `_saved` the attributes that `tell` changes.
+
+    Outcomes may arrive late, out of order, or never, with other draws in between. So `tell` and
+    `due` must use `outcome.draw`, not the latest draw, and anything that is kept for outstanding
+    outcomes must be part of the state and of bounded size.
 
     Args:
         tasks: the names of the tasks, in the order of every array.
@@ -97,23 +163,23 @@ class Policy(ABC):
         if not names:
             raise ValueError("tasks: expected at least one name, found none")
         if len(set(names)) != len(names):
-            twice = sorted({name for name in names if names.count(name) > 1})
-            raise ValueError(f"tasks: expected different names, found twice: {', '.join(twice)}")
+            repeated = sorted({name for name in names if names.count(name) > 1})
+            raise ValueError(f"tasks: expected different names, found twice: {', '.join(repeated)}")
         self._tasks = tuple(names)
         self._drawn = np.zeros(len(names), dtype=np.int64)
         self._draws = 0
-        self._accepted: NDArray[np.float64] | None = None
+        self._accepted: Array | None = None
         self._cumulative = np.empty(0)
         self._total = 1.0
 
     @classmethod
     def for_run(cls, info: RunInfo, *more: Any, **options: Any) -> Self:
-        """The policy that a run file means; override it where `__init__` does not take tasks."""
+        """Create the policy of a run file; override it if `__init__` does not take tasks."""
         return cls(info.tasks, *more, **options)
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """The task names, in the order of every array."""
+        """The names of the tasks, in the order of every array."""
         return self._tasks
 
     @property
@@ -123,62 +189,65 @@ class Policy(ABC):
 
     @property
     def draws(self) -> int:
-        """How many draws there were so far."""
+        """The number of draws so far."""
         return self._draws
 
     @abstractmethod
-    def probabilities(self) -> NDArray[np.float64]:
-        """Return the distribution that the next draw comes from, shape `(tasks,)`.
+    def probabilities(self) -> Array:
+        """Return the distribution of the next draw, shape `(tasks,)`.
 
-        Return the same read-only array while nothing has changed and a new one when it has: `ask`
-        checks an array and sums it up once, and the journal writes it once, by its identity. An
-        array that can be written to is copied at every draw.
+        For speed, return the same read-only array until the distribution changes: `ask` checks an
+        array only once, and the journal stores it only once. A writeable array is copied at every
+        draw.
         """
 
     def ask(self, rng: np.random.Generator) -> Draw:
-        """Draw the task that gets the next batch; raise `UserError` if it has no distribution."""
+        """Draw the task of the next batch; raise `UserError` if `probabilities` is invalid."""
         probabilities = self._distribution()
         return self._take(self._choose(probabilities, rng), probabilities)
 
     def replay(self, index: int) -> Draw:
-        """Take the draw of a task that was chosen elsewhere: in a journal, or by another rule."""
+        """Record the draw of a task that was chosen elsewhere, for example in a journal."""
         return self._take(index, self._distribution())
 
-    def _take(self, index: int, probabilities: NDArray[np.float64]) -> Draw:
-        """Count a draw and give it its number."""
+    def _take(self, index: int, probabilities: Array) -> Draw:
         self._drawn[index] += 1
         self._draws += 1
         return Draw(self._tasks[index], index, probabilities, self._draws)
 
-    def _distribution(self) -> NDArray[np.float64]:
-        """What `probabilities` returns, known to be a distribution and not to change any more."""
-        found = self.probabilities()
-        if found is self._accepted and found is not None:
-            return found
-        return self._accept(found)
+    def _distribution(self) -> Array:
+        """Return `probabilities()`, validated and read-only."""
+        probabilities = self.probabilities()
+        if probabilities is self._accepted and probabilities is not None:
+            return probabilities
+        return self._accept(probabilities)
 
-    def _accept(self, found: NDArray[np.float64]) -> NDArray[np.float64]:
-        self._check(found)
-        if found.flags.writeable or found.base is not None or found.dtype is not _FLOAT64:
-            if self._accepted is not None and np.array_equal(found, self._accepted):
+    def _accept(self, probabilities: Array) -> Array:
+        self._check(probabilities)
+        if (
+            probabilities.flags.writeable
+            or probabilities.base is not None
+            or probabilities.dtype is not _FLOAT64
+        ):
+            if self._accepted is not None and np.array_equal(probabilities, self._accepted):
                 return self._accepted
-            found = found.astype(np.float64)
-            found.setflags(write=False)
-        self._cumulative = found.cumsum()
+            probabilities = probabilities.astype(np.float64)
+            probabilities.setflags(write=False)
+        self._cumulative = probabilities.cumsum()
         self._total = self._cumulative.item(-1)
         if not -_ROUNDING <= self._total - 1 <= _ROUNDING:
             raise self._no_distribution(f"a sum of {self._total}")
-        self._accepted = found
-        return found
+        self._accepted = probabilities
+        return probabilities
 
-    def _check(self, found: NDArray[np.float64]) -> None:
-        if not isinstance(found, np.ndarray):
-            raise self._no_distribution(f"a {type(found).__name__}")
-        if found.shape != self._drawn.shape:
-            raise self._no_distribution(f"the shape {found.shape}")
-        if found.dtype is not _FLOAT64 and found.dtype.kind not in "fiu":
-            raise self._no_distribution(f"the dtype {found.dtype}")
-        least = found.item(found.argmin())  # the first NaN, if there is any
+    def _check(self, probabilities: Array) -> None:
+        if not isinstance(probabilities, np.ndarray):
+            raise self._no_distribution(f"a {type(probabilities).__name__}")
+        if probabilities.shape != self._drawn.shape:
+            raise self._no_distribution(f"the shape {probabilities.shape}")
+        if probabilities.dtype is not _FLOAT64 and probabilities.dtype.kind not in "fiu":
+            raise self._no_distribution(f"the dtype {probabilities.dtype}")
+        least = probabilities.item(probabilities.argmin())  # the first NaN, if there is any
         if not least >= 0:
             raise self._no_distribution(f"{least} among them")
 
@@ -188,24 +257,23 @@ class Policy(ABC):
             f" array of {len(self._tasks)} numbers, none below 0, with a sum of 1, found {found}"
         )
 
-    def _choose(self, probabilities: NDArray[np.float64], rng: np.random.Generator) -> int:
-        """Return a task's place, drawn from this distribution."""
-        # Scaling by the last sum absorbs rounding; "right" never lands on a zero probability.
+    def _choose(self, probabilities: Array, rng: np.random.Generator) -> int:
+        # Scaling by the last sum absorbs rounding; "right" never chooses a zero probability.
         return int(self._cumulative.searchsorted(rng.random() * self._total, "right"))
 
     def due(self, draw: Draw) -> frozenset[Signal]:
-        """Return the signals to be measured for the outcome of this draw."""
+        """Return the signals to measure for the outcome of this draw."""
         return self.needs
 
-    def tell(self, outcome: Outcome) -> None:  # noqa: B027 (a fixed policy has nothing to learn)
-        """Learn from what came of a draw, at once or many draws later."""
+    def tell(self, outcome: Outcome) -> None:
+        """Learn from the outcome of a draw, which may arrive many draws later."""
 
     def diagnostics(self) -> dict[str, Any]:
-        """Return what the policy believes (weights, posteriors, uncertainties), for the journal."""
+        """Return the policy's beliefs (weights, posteriors, uncertainties), for the journal."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that changes over time, as JSON-able values."""
+        """Return everything that changes over time, as JSON-able values."""
         return {
             "tasks": list(self._tasks),
             "drawn": self._drawn.tolist(),
@@ -214,7 +282,7 @@ class Policy(ABC):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up the state of a policy with the same tasks and arguments."""
+        """Load the state of a policy with the same tasks and arguments."""
         if list(state["tasks"]) != list(self._tasks):
             raise ValueError(
                 f"state: expected the tasks {list(self._tasks)}, found {list(state['tasks'])}"
@@ -230,102 +298,80 @@ class Policy(ABC):
         if same_draw and not np.allclose(self._distribution(), saved, rtol=0, atol=_ROUNDING):
             raise UserError(
                 f"policy {self.name}, draw {draw}: expected the distribution that was saved,"
-                " found another after loading: _state and _load leave out what tell changes"
+                " found another after loading: the state leaves out what tell changes"
             )
 
-    def _state(self) -> dict[str, Any]:
-        """Return the part of the state that is the policy's own."""
-        return {}
-
-    def _load(self, state: Mapping[str, Any]) -> None:  # noqa: B027 (a fixed policy has no state)
-        """The counterpart of `_state`."""
-
     def __repr__(self) -> str:
-        """A table: task, share asked, times drawn, share drawn."""
-        return table(self)
+        """A table of tasks: probability, draws, share of all draws."""
+        return _table(self)
 
 
-class Constant(Policy):
-    """A policy whose distribution never changes.
-
-    Args:
-        weights: by task, what its probability is proportional to.
-    """
-
-    def __init__(self, weights: Mapping[str, float]) -> None:
-        super().__init__(list(weights))
-        values = np.array(list(weights.values()), dtype=np.float64)
-        self._probabilities = distribution(values, type(self).name)
-
-    def probabilities(self) -> NDArray[np.float64]:
-        """Return the same distribution at every draw."""
-        return self._probabilities
-
-
-def table(policy: Policy, most: int = 20) -> str:
-    """The policy as a table that a person can read; at most `most` tasks, the largest shares."""
-    shares = policy.probabilities()
-    drawn = policy.drawn
+def _table(policy: Policy) -> str:
+    shares, drawn = policy.probabilities(), policy.drawn
     total = max(1, int(drawn.sum()))
-    order = sorted(range(len(shares)), key=lambda k: -shares[k])[:most]
+    largest = sorted(range(len(shares)), key=lambda k: -shares[k])[:_MAX_ROWS]
     rows = [
-        (policy.tasks[k], f"{shares[k]:.4f}", f"{drawn[k]}", f"{drawn[k] / total:.4f}")
-        for k in sorted(order)
+        ("task", "share", "drawn", "share drawn"),
+        *(
+            (policy.tasks[k], f"{shares[k]:.4f}", f"{drawn[k]}", f"{drawn[k] / total:.4f}")
+            for k in sorted(largest)
+        ),
     ]
-    head = ("task", "share", "drawn", "share drawn")
-    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(4)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
-        "  ".join([row[0].ljust(widths[0]), *(row[c].rjust(widths[c]) for c in (1, 2, 3))])
-        for row in [head, *rows]
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
     ]
-    if len(shares) > most:
-        lines.append(f"... and {len(shares) - most} more tasks")
+    if len(shares) > _MAX_ROWS:
+        lines.append(f"... and {len(shares) - _MAX_ROWS} more tasks")
     return "\n".join([type(policy).__name__, *lines])
 
 
-def distribution(weights: NDArray[np.float64], what: str) -> NDArray[np.float64]:
-    """Weights made to sum to one, as a read-only array; refuses what is no distribution."""
+def distribution(weights: Array, what: str) -> Array:
+    """Return the weights divided by their sum, as a read-only array."""
     if not np.all(np.isfinite(weights)) or np.any(weights < 0) or weights.sum() <= 0:
         raise ValueError(
             f"{what}: expected finite numbers, none below 0 and not all 0, found {weights.tolist()}"
         )
-    probabilities: NDArray[np.float64] = weights / weights.sum()
+    probabilities: Array = weights / weights.sum()
     probabilities.flags.writeable = False
     return probabilities
 
 
+#: No batch of a model that learns has a larger loss, and its exponential does not overflow.
 LARGEST_LOSS = 50.0
-"""No batch of a model that learns has a larger loss; its exponential is a number."""
 
 
 def bounded(value: float | None, largest: float) -> float | None:
-    """Return a measured number, brought to [-largest, largest]; None if it is no number.
-
-    >>> bounded(3.0, 50.0), bounded(1e300, 50.0), bounded(float("nan"), 50.0)
-    (3.0, 50.0, None)
-    """
+    """Clip a measurement to [-largest, largest]; None if it is missing, infinite or NaN."""
     if value is None or not math.isfinite(value):
         return None
     return min(max(float(value), -largest), largest)
 
 
 def checked_sizes(sizes: Mapping[str, int]) -> dict[str, int]:
-    """Training-set sizes as given; refuses a task without examples."""
     for task, size in sizes.items():
         if not size > 0:
             raise ValueError(f"sizes, {task}: expected a number above 0, found {size}")
     return dict(sizes)
 
 
+def shares_or_uniform(shares: Mapping[str, float] | None, tasks: Sequence[str], what: str) -> Array:
+    """Return a distribution in the order of the tasks, normalised; the uniform one if None."""
+    if shares is None:
+        return distribution(np.ones(len(tasks)), what)
+    values = list(in_order(shares, tasks, what).values())
+    return distribution(np.array(values, dtype=np.float64), what)
+
+
 def in_order(values: Mapping[str, T], tasks: Sequence[str], what: str) -> dict[str, T]:
-    """Return what a run file says by task name, in the order of the run's tasks."""
+    """Return a mapping from task names, sorted in the order of the tasks."""
     if not isinstance(values, Mapping) or set(values) != set(tasks):
         raise ValueError(f"{what}: expected a value for each of {list(tasks)}, found {values}")
     return {task: values[task] for task in tasks}
 
 
 def known_tasks(chosen: Sequence[str] | None, tasks: Sequence[str], what: str) -> tuple[str, ...]:
-    """Return some of a policy's tasks, all if None; refuse others."""
+    """Return the chosen tasks, or all if None."""
     names = tuple(tasks) if chosen is None else tuple(chosen)
     if isinstance(chosen, str) or not names or not set(names) <= set(tasks):
         raise ValueError(f"{what}: expected some of {list(tasks)}, found {chosen!r}")

@@ -1,53 +1,50 @@
-"""DoGE: shares by how a task's gradient lies to the mean dev gradient."""
+"""DoGE: prefers the tasks whose gradients align with the dev gradients."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from taskmix.policies.base import Draw, Outcome, Policy, bounded, distribution, known_tasks
 from taskmix.policies.signals import Alignment, Signal
+from taskmix.policies.state import Array
 from taskmix.run_info import RunInfo
 
-Array = NDArray[np.float64]
-
-#: No gradient of a model that learns has a larger inner product with another.
-_LARGEST = 1e12
-#: A weight that has fallen to e^-50 of another falls no further, so that it can rise again.
-_DEEPEST = 50.0
-_TINY = 1e-6
+#: Larger inner products and norms of gradients are clipped.
+_MAX_PRODUCT = 1e12
+#: No weight falls below e^-50 of the largest, so that it can rise again.
+_MAX_LOG_RATIO = 50.0
+_EPSILON = 1e-6
 
 
 class DoGE(Policy):
-    """Draws tasks in favour of those whose gradients lower the dev losses.
+    """Prefers the tasks whose gradients lower the dev losses.
 
-    Fan et al. (2023). With g_i the gradient of a batch of task i, and g_j the dev gradients of the
-    targets, each clipped,
+    Fan et al. (2023). Let g_i be the gradient of a batch of task i, and g_j the dev gradients of
+    the target tasks, each clipped. Then
 
-        s_i = Σ_j ⟨g_i, g_j⟩ / (mean ‖g‖ + 10⁻⁶), brought to [0, c],
+        s_i = Σ_j ⟨g_i, g_j⟩ / (mean ‖g‖ + 10⁻⁶), clipped to [0, c],
         w ← softmax(log w + λ s),    w ← (1 - ε) w + ε/K.
 
-    λ is the authors' lr/μ. They compute all gradients at every step, of batches that mix the tasks
-    uniformly, and scale each task's gradient by w. Here a batch has one task, drawn from w itself
-    beside a uniform part, and one s is measured every `every` draws; the other tasks keep the one
-    that they had, as in the authors' code a task that is not in a batch keeps its gradient. Until
-    there is one of each task, draws are uniform.
+    The authors' batches mix the tasks uniformly; at every step they compute the gradient of every
+    task and scale it by w. Here a batch has one task, drawn from a mixture of w and the uniform
+    distribution. Every `every` draws, s is measured for the task drawn; the other tasks keep their
+    last s, just as in the authors' code a task that is not in a batch keeps its gradient. Until
+    every task has been measured, draws are uniform.
 
-    Their result is the mean of w, with which another model is trained; it is in `diagnostics`.
-    A gradient that points the other way counts as 0: a task that does harm only fails to rise.
+    In the paper, the mean of w is used to train another model; `diagnostics` returns it. A negative
+    s_i counts as 0, so a harmful task loses share only when others gain it.
 
     Args:
         tasks: the names of the tasks.
-        every: draws between two measurements, each a forward and a backward pass over the dev
-            examples.
-        rate: λ; 0.05 is a learning rate of 5e-4 with the authors' μ of 0.01.
-        clip: c.
-        epsilon: ε; the authors have 0.
-        explore: the share of the draws that is uniform, so that every task is measured.
-        targets: the tasks whose dev gradients count; all if None. A run file's default is the run's
-            objective.
-        examples: dev examples of each, the same ones each time; all if None.
+        every: the number of draws between two measurements, each of which is a forward and a
+            backward pass over the dev examples.
+        rate: λ, the authors' lr/μ; 0.05 is a learning rate of 5e-4 with their μ of 0.01.
+        clip: c, the maximum of s_i.
+        epsilon: ε; the authors use 0.
+        explore: the weight of the uniform distribution in the mixture.
+        targets: the target tasks; all if None. The default in a run file is the run's objective.
+        examples: the number of dev examples of each target, the same ones every time; all if None.
 
     >>> from taskmix.rng import stream
     >>> policy, rng = DoGE(["helps", "harms"], every=1), stream(1, "draws")
@@ -60,6 +57,7 @@ class DoGE(Policy):
     """
 
     name = "doge"
+    _saved = ("_updates", "_products", "_lengths", "_newest", "_weights", "_mean")
 
     def __init__(
         self,
@@ -82,9 +80,9 @@ class DoGE(Policy):
                 "epsilon, explore: expected 0 <= epsilon < 1 and 0 <= explore <= 1,"
                 f" found {epsilon}, {explore}"
             )
-        chosen = known_tasks(targets, self.tasks, "targets")
-        self.needs = frozenset({Alignment(chosen, examples)})
-        self._targets = len(chosen)
+        target_tasks = known_tasks(targets, self.tasks, "targets")
+        self.needs = frozenset({Alignment(target_tasks, examples)})
+        self._targets = len(target_tasks)
         self._every, self._rate, self._clip = every, rate, clip
         self._epsilon, self._explore = epsilon, explore
         count = len(self.tasks)
@@ -97,25 +95,20 @@ class DoGE(Policy):
 
     @classmethod
     def for_run(cls, info: RunInfo, targets: Sequence[str] | None = None, **options: Any) -> Self:
-        """The policy that a run file means."""
         return cls(info.tasks, targets=info.targets if targets is None else targets, **options)
 
     def probabilities(self) -> Array:
-        """Return the weights, beside the part of the draws that is uniform."""
         return self._probabilities
 
     def due(self, draw: Draw) -> frozenset[Signal]:
-        """Return the alignment, for every so many draws."""
         return self.needs if draw.number % self._every == 0 else frozenset()
 
     def tell(self, outcome: Outcome) -> None:
-        """Learn from the alignment, unless a later one of the task is known."""
         draw = outcome.draw
-        product = bounded(outcome.alignment, _LARGEST)
-        length = bounded(outcome.gradient, _LARGEST)
-        if product is None or length is None or length < 0:
-            return
-        if draw.number <= self._newest[draw.index]:
+        product = bounded(outcome.alignment, _MAX_PRODUCT)
+        length = bounded(outcome.gradient, _MAX_PRODUCT)
+        late = draw.number <= self._newest[draw.index]
+        if product is None or length is None or length < 0 or late:
             return
         self._newest[draw.index] = draw.number
         self._products[draw.index], self._lengths[draw.index] = product, length
@@ -123,9 +116,9 @@ class DoGE(Policy):
             self._update()
 
     def _update(self) -> None:
-        aligned = self._targets * self._products / (self._lengths.mean() + _TINY)
+        aligned = self._targets * self._products / (self._lengths.mean() + _EPSILON)
         logs = np.log(self._weights) + self._rate * np.clip(aligned, 0.0, self._clip)
-        weights = np.exp(np.maximum(logs - logs.max(), -_DEEPEST))
+        weights = np.exp(np.maximum(logs - logs.max(), -_MAX_LOG_RATIO))
         count = len(self.tasks)
         self._weights = (1 - self._epsilon) * weights / weights.sum() + self._epsilon / count
         self._updates += 1
@@ -137,23 +130,10 @@ class DoGE(Policy):
         self._probabilities = distribution((1 - self._explore) * self._weights + uniform, self.name)
 
     def diagnostics(self) -> dict[str, Any]:
-        """Return the mean of the weights so far, the authors' result, and the latest ones."""
         return {
             "mean": dict(zip(self.tasks, self._mean.tolist(), strict=True)),
             "weights": dict(zip(self.tasks, self._weights.tolist(), strict=True)),
         }
 
-    def _state(self) -> dict[str, Any]:
-        return {"updates": self._updates} | {
-            name: getattr(self, f"_{name}").tolist() for name in _ARRAYS
-        }
-
-    def _load(self, state: Mapping[str, Any]) -> None:
-        self._updates = state["updates"]
-        for name in _ARRAYS:
-            dtype = getattr(self, f"_{name}").dtype
-            setattr(self, f"_{name}", np.array(state[name], dtype=dtype))
+    def _derive(self, state: Mapping[str, Any]) -> None:
         self._spread()
-
-
-_ARRAYS = ("products", "lengths", "newest", "weights", "mean")

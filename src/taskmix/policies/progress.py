@@ -1,51 +1,47 @@
-"""Progress: more batches for the tasks whose own batches still teach something."""
+"""Progress: prefers the tasks whose likelihood is still rising."""
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from taskmix.policies.base import LARGEST_LOSS, Outcome, Policy, bounded
-from taskmix.policies.fitted_lines import FittedLines
+from taskmix.policies.lines import FittedLines
+from taskmix.policies.state import Array
 
-Array = NDArray[np.float64]
 Of = Literal["likelihood", "loss"]
-"""What a task's progress is the progress of."""
 
-#: The floors of all tasks together are at most this share of the draws.
-_FLOORS = 0.5
+#: The maximum sum of the floors of all tasks.
+_MAX_FLOORS = 0.5
 
 
 class Progress(Policy):
-    """Draws tasks by how much a draw of them still raises the likelihood of their batches.
+    """Prefers the tasks whose training likelihood rises the most from draw to draw.
 
-    Glover and Hokamp (2019) want the mean likelihood over tasks to be high when the budget is
-    spent. To first order, one more draw of task k adds its slope to that: the rise b_k of its
-    likelihood s = exp(-loss) from one draw of it to the next. A task that has converged, or is
-    stuck, has none, and its draws are wasted. So
+    Glover and Hokamp (2019) maximise the mean likelihood over tasks at the end of the budget. To
+    first order, one more draw of task k adds its slope b_k: the rise of its likelihood
+    s = exp(-loss) from one draw of the task to the next. A task that has converged, or is stuck,
+    has no slope, and draws of it are wasted. So
 
         p_k = floor + (1 - N floor) √max(b_k, 0) / Σ_j √max(b_j, 0).
 
-    Not all goes to the largest, and the root evens shares out further: a slope can only be watched
-    by drawing, so a task that noise makes look worse than it is has to stay in view to be seen
-    right again. The floor is for tasks that have nothing to learn for now: they forget while others
-    are drawn, and may begin to rise. Nothing is measured but the loss of the batches that are
-    trained on anyway.
+    Slopes are measured only by drawing, so a task may look worse than it is. The square root keeps
+    the shares of such tasks from vanishing. The floor serves tasks without a slope: they may be
+    forgotten while others are drawn, or begin to rise later. The policy needs no signal but the
+    loss of the training batches.
 
-    A batch's loss is noisy, so slopes come from lines fitted by least squares to what a task's
-    draws gave (`FittedLines`). Until two losses of each task are known there is no slope, and the
-    others wait.
+    As these losses are noisy, the slopes are those of lines fitted by least squares. Until every
+    task has two losses, only tasks with fewer than two are drawn, apart from the floor.
 
-    In the bandit of the paper it passes the ORACLE, which knows how many draws each task needs but
-    not when a task has had them; with noise in the losses it stays above RANDOM.
+    In the paper's bandit this policy beats ORACLE, which knows how many draws each task needs but
+    not when it has had them; with noisy losses it still beats RANDOM.
 
     Args:
         tasks: the names of the tasks.
-        floor: the least probability of a task; half the uniform one where that is less.
-        of: `likelihood`, for tasks that are scored by how often they are right; `loss` counts the
-            fall of the loss itself, as a language model is scored.
+        floor: the minimum probability of a task; at most 1/(2N) is used.
+        of: `likelihood`, for tasks that are scored by accuracy; `loss` uses the decrease of the
+            loss instead, for language models.
 
     >>> from taskmix.rng import stream
     >>> policy, rng = Progress(["rising", "done"]), stream(1, "draws")
@@ -65,22 +61,20 @@ class Progress(Policy):
         if of not in get_args(Of):
             raise ValueError(f"of: expected likelihood or loss, found {of!r}")
         self._of = of
-        self._floor = min(floor, _FLOORS / len(self.tasks))
-        self._ones = np.ones(len(self.tasks))  # for sums: a product is the fastest
+        self._floor = min(floor, _MAX_FLOORS / len(self.tasks))
+        self._ones = np.ones(len(self.tasks))  # a dot product is the fastest sum
         self._lines = FittedLines(len(self.tasks))
-        self._new = len(self.tasks)  # how many of them were seen less than twice
+        self._new = len(self.tasks)  # tasks with fewer than two losses
         self._share()
 
     def probabilities(self) -> Array:
-        """By the roots of the slopes that rise."""
         return self._probabilities
 
     def tell(self, outcome: Outcome) -> None:
-        """Learn from the loss, if it is a number."""
         draw, loss = outcome.draw, bounded(outcome.loss, LARGEST_LOSS)
         if loss is None:
             return
-        # A loss below 0 is no likelihood of an outcome; it counts as certain.
+        # A density can have a loss below 0, that is a likelihood above 1; it counts as 1.
         value = math.exp(-max(loss, 0.0)) if self._of == "likelihood" else -loss
         if self._lines.observe(draw.index, draw.number, value):
             self._new -= int(self._lines.seen[draw.index]) == 2
@@ -102,7 +96,6 @@ class Progress(Policy):
         self._probabilities = probabilities
 
     def diagnostics(self) -> dict[str, Any]:
-        """Return the slopes by task."""
         return {"slopes": dict(zip(self.tasks, self._lines.slopes.tolist(), strict=True))}
 
     def _state(self) -> dict[str, Any]:

@@ -1,19 +1,17 @@
-"""What a policy can ask to have measured, each with its price.
-
-A policy lists its signals in `needs`; the trainer measures those and nothing else. `due` narrows
-them down to the coming outcome, for signals that are too dear to be measured at every step.
-"""
+"""The signals that a policy can request."""
 
 from dataclasses import dataclass
-from typing import Literal
 
-Score = Literal["bald", "batch_bald", "entropy", "legacy"]
-"""What can be measured of a model's uncertainty."""
+from taskmix.uncertainty.measure import UncertaintyScore
 
 
 @dataclass(frozen=True)
 class Signal:
-    """A measurement with a price."""
+    """Base class of the measurements that a policy can request, each at a cost.
+
+    A policy lists its signals in `needs`, and the trainer measures no others. For signals that are
+    too expensive to be measured at every step, `due` returns those of a single draw.
+    """
 
 
 @dataclass(frozen=True)
@@ -23,7 +21,7 @@ class Loss(Signal):
 
 @dataclass(frozen=True)
 class Gain(Signal):
-    """The fall of the loss on the same batch through the step: one extra forward pass."""
+    """The decrease of the loss on the same batch through the step: one extra forward pass."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +29,8 @@ class DevScore(Signal):
     """The dev score of one task after the step: an evaluation of that task.
 
     Args:
-        task: whose dev set is evaluated.
-        examples: how many of its dev examples are used, the same ones each time; all if None.
+        task: the task.
+        examples: the number of dev examples, the same ones every time; all if None.
     """
 
     task: str
@@ -41,15 +39,14 @@ class DevScore(Signal):
 
 @dataclass(frozen=True)
 class Skill(Signal):
-    """What the model has learned of the drawn task, by its dev score: an evaluation of that task.
+    """The dev score of the drawn task relative to a baseline: an evaluation of that task.
 
-    It is (score - g) / (1 - g), where g is the score of predicting without looking: 0 for a model
-    that only knows which answer is the most frequent, 1 for one that is always right. Where nobody
-    knows g, as with metrics of a user's own, it is not measured.
+    The skill is (score - b) / (1 - b), where b is the score of the majority-class baseline: 0 for a
+    model that always predicts the most frequent label, 1 for one that is always right. It is not
+    measured if b is unknown, as for custom metrics.
 
     Args:
-        examples: how many of the task's dev examples are used, the same ones each time; all if
-            None.
+        examples: the number of dev examples, the same ones every time; all if None.
     """
 
     examples: int | None = None
@@ -60,8 +57,8 @@ class DevLosses(Signal):
     """The dev losses of several tasks after the step: a forward pass over their dev examples.
 
     Args:
-        tasks: whose dev sets are evaluated; all tasks' if None.
-        examples: how many dev examples of each are used, the same ones each time; all if None.
+        tasks: the tasks; all if None.
+        examples: the number of dev examples of each, the same ones every time; all if None.
     """
 
     tasks: tuple[str, ...] | None = None
@@ -70,15 +67,14 @@ class DevLosses(Signal):
 
 @dataclass(frozen=True)
 class Alignment(Signal):
-    """How far the batch's gradient points where the dev losses fall.
+    """The inner product of the batch's gradient with the mean dev gradient of several tasks.
 
-    It is the inner product of the batch's gradient with the mean of the tasks' dev gradients, each
-    clipped as the run clips its own, at the weights before the step: a forward and a backward pass
-    over the dev examples.
+    The gradients are those before the step, each clipped as in the run: a forward and a backward
+    pass over the dev examples.
 
     Args:
-        tasks: whose dev gradients are meant; all tasks' if None.
-        examples: how many dev examples of each are used, the same ones each time; all if None.
+        tasks: the tasks; all if None.
+        examples: the number of dev examples of each, the same ones every time; all if None.
     """
 
     tasks: tuple[str, ...] | None = None
@@ -90,13 +86,13 @@ class Uncertainty(Signal):
     """The model's uncertainty on each task: Monte-Carlo dropout passes over the dev sets.
 
     Args:
-        passes: dropout masks, each shared by all examples of a pass.
-        examples: how many dev examples of each task are used, the same ones each time; all if None.
-        score: `bald` is the mean mutual information of single examples, `batch_bald` the joint
-            one over small groups, `entropy` the predictive entropy, `legacy` the score that the
-            authors' code computed.
+        passes: the number of dropout masks; all examples of a pass share a mask.
+        examples: the number of dev examples of each task, the same ones every time; all if None.
+        score: `bald`, the mean mutual information of single examples; `batch_bald`, the joint one
+            of small groups; `entropy`, the predictive entropy; or `legacy`, the score in the code
+            of Fang and Alqatari (2020).
     """
 
     passes: int = 8
     examples: int | None = None
-    score: Score = "bald"
+    score: UncertaintyScore = "bald"

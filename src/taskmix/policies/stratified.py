@@ -1,44 +1,45 @@
-"""Draws that keep to their distribution more closely than chance would."""
+"""Stratified draws, whose counts follow a distribution more closely than independent draws."""
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from taskmix.policies.base import Draw, Outcome, Policy
 from taskmix.policies.signals import Signal
+from taskmix.policies.state import Array
 
-# Sums of probabilities that differ by less count as equal.
+#: Sums of probabilities that differ by less count as equal.
 _ROUNDING = 1e-9
-# Beyond so many draws ahead, feasibility is not looked into but taken on the safe side.
-_HORIZON = 4096
+#: Deadlines further ahead are not checked but assumed to be infeasible.
+_MAX_HORIZON = 4096
 
 
 class Stratified(Policy):
-    """Draws another policy's tasks so that each count stays within one of what was asked.
+    """Draws from another policy so that each task's count stays within one of its expectation.
 
-    With C_k the sum of task k's probabilities so far and n_k its draws, independent draws let
-    n_k - C_k wander off like √t; here it stays strictly between -1 and 1 while the distribution
-    stays, for any number of tasks. Draws are jobs: the j-th draw of task k may be made from the
-    moment C_k exceeds j - 1 and must be made before it exceeds j. Taking the earliest deadline
-    first always meets them all (the chairman assignment problem, Tijdeman 1980). To leave as much
-    as can be to chance, a task is first drawn at random, by the part of its job that falls to this
-    step of what remains of it; if some deadline could not be met after it, the earliest is taken.
+    Let C_k be the sum of task k's probabilities so far and n_k its draws. With independent draws
+    n_k - C_k grows like √t; here it stays strictly between -1 and 1 while the distribution is
+    constant, for any number of tasks. Draws are scheduled as jobs: the j-th draw of task k may be
+    made once C_k exceeds j - 1 and must be made before C_k exceeds j. Scheduling the earliest
+    deadline first meets all deadlines (the chairman assignment problem, Tijdeman 1980). To keep
+    draws as random as possible, a task is first drawn at random, with weights proportional to the
+    part of its current job that falls into this step. Only if that draw would make some deadline
+    infeasible is the task with the earliest deadline drawn instead.
 
-    What is learned online may change the distribution at every step. Then no task is ever more
-    than one ahead, and none falls behind by more than the harmonic number H_N ≤ 1 + ln N: once a
-    task is one behind, the furthest behind is drawn, and that is the emptying game with N cups.
-    Both hold as long as no probability drops to zero, for then what a task is owed has to wait.
+    If the distribution changes at every step, as with a policy that learns, no task is ever more
+    than one draw ahead, and none is behind by more than the harmonic number H_N ≤ 1 + ln N: once a
+    task is one draw behind, the task furthest behind is drawn (the cup-emptying game with N cups).
+    Both bounds assume that no probability drops to 0, as the missing draws of such a task have to
+    wait.
 
-    Propensities are those of the policy. They are right over a run, where counts keep to them, but
-    only roughly for a single step: the first draw follows its distribution exactly, a later one was
-    found up to 0.15 off over many seeds, because what is owed to whom is decided by the draws
-    before. An estimator that averages over a run is served; one that trusts each step is not.
+    Propensities are those of the policy. They are correct on average over a run, but approximate
+    for a single step: the first draw follows its distribution exactly; later draws depend on the
+    draws before them, and were off by up to 0.15 over many seeds. So use them with estimators that
+    average over a run, not with those that rely on single steps.
 
     Args:
-        policy: says the distribution and learns from the outcomes.
+        policy: provides the distribution and learns from the outcomes.
 
     >>> import taskmix
     >>> from taskmix.rng import stream
@@ -50,13 +51,14 @@ class Stratified(Policy):
     """
 
     name = "stratified"
+    _saved = ("_asked", "policy")
 
     def __init__(self, policy: Policy) -> None:
         super().__init__(policy.tasks)
         if type(policy)._choose is not Policy._choose:
             raise ValueError(
-                "policy: expected one whose draws are independent,"
-                f" found {policy.name}, which has a rule of its own"
+                "policy: expected one with independent draws,"
+                f" found {policy.name}, which draws by its own rule"
             )
         if policy.draws > 0:
             raise ValueError(f"policy: expected one without draws yet, found {policy.draws}")
@@ -64,84 +66,63 @@ class Stratified(Policy):
         self.needs = policy.needs
         self._asked = np.zeros(len(self.tasks))
 
-    def probabilities(self) -> NDArray[np.float64]:
-        """Return the policy's own."""
+    def probabilities(self) -> Array:
         return self.policy.probabilities()
 
-    def _choose(self, probabilities: NDArray[np.float64], rng: np.random.Generator) -> int:
+    def _choose(self, probabilities: Array, rng: np.random.Generator) -> int:
         asked = self._asked + probabilities
         behind = np.where(probabilities > 0, asked - self._drawn, -np.inf)
         furthest = int(behind.argmax())
         if behind[furthest] >= 1 - _ROUNDING or behind[furthest] <= _ROUNDING:
             return furthest
-        index = self._at_random(behind, probabilities, rng)
+        index = _random_task(behind, probabilities, rng)
         lead = self._drawn - asked
         lead[index] += 1
         if _can_be_met(lead, probabilities):
             return index
         return int(_deadlines(behind, probabilities).argmin())
 
-    def _at_random(
-        self,
-        behind: NDArray[np.float64],
-        probabilities: NDArray[np.float64],
-        rng: np.random.Generator,
-    ) -> int:
-        # Of the task's next job, what falls to this step and what remains of it before this step.
-        now = np.minimum(behind, probabilities)
-        remaining = 1 - np.maximum(behind - probabilities, 0.0)
-        cumulative = np.where(behind > _ROUNDING, now / remaining, 0.0).cumsum()
-        point = rng.random() * cumulative[-1]
-        return int(cumulative.searchsorted(point, side="right"))
-
-    def _take(self, index: int, probabilities: NDArray[np.float64]) -> Draw:
+    def _take(self, index: int, probabilities: Array) -> Draw:
         self._asked += probabilities
         self._drawn[index] += 1
         self._draws += 1
         return self.policy.replay(index)
 
     def due(self, draw: Draw) -> frozenset[Signal]:
-        """Return what the policy has due."""
         return self.policy.due(draw)
 
     def tell(self, outcome: Outcome) -> None:
-        """Let the policy learn."""
         self.policy.tell(outcome)
 
     def diagnostics(self) -> dict[str, Any]:
-        """Return what the policy believes."""
         return self.policy.diagnostics()
 
-    def _state(self) -> dict[str, Any]:
-        return {"asked": self._asked.tolist(), "policy": self.policy.state_dict()}
 
-    def _load(self, state: Mapping[str, Any]) -> None:
-        self._asked = np.array(state["asked"], dtype=np.float64)
-        self.policy.load_state_dict(state["policy"])
+def _random_task(behind: Array, probabilities: Array, rng: np.random.Generator) -> int:
+    # The part of a task's job that falls into this step, over the part that remains.
+    current = np.minimum(behind, probabilities)
+    remaining = 1 - np.maximum(behind - probabilities, 0.0)
+    cumulative = np.where(behind > _ROUNDING, current / remaining, 0.0).cumsum()
+    return int(cumulative.searchsorted(rng.random() * cumulative[-1], side="right"))
 
 
-def _deadlines(
-    behind: NDArray[np.float64], probabilities: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """In how many steps each task will be one behind; never for those that may not be drawn."""
-    may = behind > _ROUNDING
+def _deadlines(behind: Array, probabilities: Array) -> Array:
+    """Return the steps until each task is one draw behind; infinite if it may not be drawn yet."""
+    allowed = behind > _ROUNDING
     steps = np.full(len(behind), np.inf)
-    steps[may] = np.ceil((1 - behind[may]) / probabilities[may] - _ROUNDING)
+    steps[allowed] = np.ceil((1 - behind[allowed]) / probabilities[allowed] - _ROUNDING)
     return steps
 
 
-def _can_be_met(lead: NDArray[np.float64], probabilities: NDArray[np.float64]) -> bool:
-    """Return whether all deadlines after this step can be met if the distribution stays.
-
-    `lead` is by how much each count is ahead of its share. The deadlines can be met if, for every
-    s, at most s of them lie within the next s steps. It is enough to look until every task that is
-    ahead now has been caught up with.
-    """
+def _can_be_met(lead: Array, probabilities: Array) -> bool:
+    """Return whether all deadlines can be met with constant probabilities; `lead` is n_k - C_k."""
+    # They can if, for every s, at most s of them are within the next s steps. It is enough to check
+    # until C_k has caught up with every task that is ahead now.
     ahead = lead > _ROUNDING
     if np.count_nonzero(ahead) < 2:
         return True
     horizon = math.ceil((lead[ahead] / probabilities[ahead]).max())
-    if horizon > _HORIZON:
+    if horizon > _MAX_HORIZON:
         return False
     jobs = np.maximum(horizon * probabilities - lead + _ROUNDING, 0).astype(np.int64)
     task = np.arange(len(jobs)).repeat(jobs)

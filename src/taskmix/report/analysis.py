@@ -1,85 +1,70 @@
-"""The page of an analysis: what a conditioned model made of its tasks."""
+"""The page of an analysis: scores, similarities and parameters of a model by task."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from taskmix.report.captions import Caption
-from taskmix.report.curves import Floats
-from taskmix.report.document import Plot, document, plots, table, tiles, verbatim, write_page
-from taskmix.report.figures.beside_single import beside_single
-from taskmix.report.figures.similarity import similarity
-from taskmix.report.numbers import UNKNOWN, hundredths
-from taskmix.report.style import plotly
+from taskmix.report.document import Caption, Plot, document, plots, table, tiles, write_page
+from taskmix.report.style import SCALE, looks, panels, plotly, safe
+from taskmix.report.timeline import Floats
 from taskmix.studies.analyse import Analysis
 
 NAME = "analysis.html"
-HEAD = ("task", "score", "alone", "difficulty", "similarity before", "after", "head parameters")
 _SIMILARITY = Caption(
     "Covariance similarity",
-    "Equation 7 of Pilault et al. (2021): how alike what enters the first layer is for two tasks, "
-    "before and after the conditional alignment; a task and itself are below 1.",
+    "Equation 7 of Pilault et al. (2021): the similarity of the inputs of the first layer between "
+    "two tasks, before and after the conditional alignment. A task's similarity to itself is "
+    "below 1.",
 )
 _SCORES = Caption(
-    "Beside single-task training",
+    "Compared with single-task training",
     "Where the first bar is at least as high as the second, the task lost nothing by sharing.",
 )
 
 
 def write_analysis(analysis: Analysis, folder: Path, title: str) -> Path:
-    """Write `analysis.html` into a folder; returns its path.
-
-    Args:
-        analysis: what was found.
-        folder: of the run.
-        title: its heading.
-    """
+    """Write `analysis.html` into a folder; return its path."""
     plotly()
-    made = [Plot(_SCORES, beside_single(analysis.scores, analysis.single))]
+    made = [Plot(_SCORES, single_task_bars(analysis.scores, analysis.single))]
     if analysis.before is not None and analysis.after is not None:
         drawn = similarity(analysis.tasks, analysis.before, analysis.after)
         made.append(Plot(_SIMILARITY, drawn))
-    body = [tiles(facts(analysis)), table(HEAD, rows(analysis)), *plots(made)]
-    if analysis.parameters is not None:
-        body.append(verbatim(str(analysis.parameters)))
+    first, *others = map(table, analysis.tables())
+    body = [tiles(analysis.facts()), first, *plots(made), *others]
     return write_page(folder / NAME, document(title, "analysis of the tasks", body))
 
 
-def facts(analysis: Analysis) -> dict[str, str]:
-    """Return what a person wants to know first, by name."""
-    found = {"task σ": hundredths(analysis.sigma)}
-    if analysis.single:
-        reached, of = len(analysis.reached), len(analysis.single)
-        found["at or above single-task"] = f"{reached} of {of} tasks"
-    if analysis.parameters is not None:
-        found["parameters"] = f"{analysis.parameters.ratio:.3f} x the encoder's"
-        found["trained a task"] = f"{analysis.parameters.trained_per_task:.3f} x the encoder's"
-    return found
+def single_task_bars(scores: Mapping[str, float], single: Mapping[str, float]) -> Any:
+    """Return bars for each task: in the model of all tasks, and in its own where that was run."""
+    go, _ = plotly()
+    figure = panels()
+    series = {"all tasks together": scores, "the task alone": single}
+    for (name, look), values in zip(looks(series).items(), series.values(), strict=True):
+        if values:
+            marker = {"color": look.colour, "pattern": look.hatch}
+            x, y = [safe(task) for task in values], [100 * value for value in values.values()]
+            figure.add_trace(go.Bar(x=x, y=y, name=name, marker=marker))
+    figure.update_layout(barmode="group", bargap=0.25, hovermode="closest")
+    figure.update_yaxes(title_text="dev score, of 100", hoverformat=".1f")
+    return figure
 
 
-def rows(analysis: Analysis) -> list[list[str]]:
-    """Return a row for each task, under `HEAD`."""
-    before = _means(analysis, analysis.before)
-    after = _means(analysis, analysis.after)
-    found = []
-    for k, task in enumerate(analysis.tasks):
-        hard = analysis.difficulty[task]
-        found.append(
-            [
-                task,
-                hundredths(analysis.scores[task]),
-                hundredths(analysis.single.get(task)),
-                UNKNOWN if hard is None else f"{hard.total:.2f}",
-                before[k],
-                after[k],
-                f"{analysis.heads[task]:,}",
-            ]
+def similarity(tasks: Sequence[str], before: Floats, after: Floats) -> Any:
+    """Return two heat maps of covariance similarities, each of shape `(tasks, tasks)`."""
+    go, _ = plotly()
+    figure = panels(widths=(1.0, 1.0))
+    names = [safe(task) for task in tasks]
+    common = {"x": names, "y": names, "zmin": 0, "zmax": 1, "colorscale": SCALE}
+    for column, (title, values) in enumerate((("before", before), ("after", after)), 1):
+        drawn = go.Heatmap(
+            z=values,
+            text=[[f"{value:.2f}" for value in row] for row in values],
+            texttemplate="%{text}",
+            showscale=column == 2,
+            **common,
         )
-    return found
-
-
-def _means(analysis: Analysis, values: Floats | None) -> list[str]:
-    """Return each task's mean similarity to the others, where there are others."""
-    count = len(analysis.tasks)
-    if values is None or count < 2:
-        return [UNKNOWN] * count
-    means = (values.sum(1) - values.diagonal()) / (count - 1)
-    return [f"{mean:.3f}" for mean in means]
+        figure.add_trace(drawn, row=1, col=column)
+        figure.update_xaxes(title_text=title, row=1, col=column)
+    figure.update_yaxes(autorange="reversed")
+    figure.update_layout(hovermode="closest")
+    return figure

@@ -1,8 +1,8 @@
-"""Figure 1 of Glover and Hokamp (2019): what each policy makes of the MTL bandit."""
+"""Figure 1 of Glover and Hokamp (2019): policies in the MTL bandit."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +10,16 @@ import numpy as np
 
 from taskmix.bandit import CONTENDERS, BanditComparison, Environment, compare, simulate
 from taskmix.errors import UserError, unknown
-from taskmix.report.captions import Caption
-from taskmix.report.curves import Floats, thinned
-from taskmix.report.document import Plot, check_page, document, plots, table, write_page
+from taskmix.report.document import Caption, Plot, check_page, document, plots, table, write_page
 from taskmix.report.style import Look, looks, panels, plotly, safe
+from taskmix.report.timeline import Floats, thinned
 from taskmix.rng import stream
 from taskmix.studies.counterfactual_bandit import counterfactual_curves
+from taskmix.tables import Table
 
-#: Learned from runs before its own, so no policy that starts with nothing.
 COUNTERFACTUAL = "counterfactual"
+"""A policy that is learned from two runs before its own."""
 POLICIES = (*CONTENDERS, COUNTERFACTUAL)
-HEAD = ("policy", "final score", "gap closed", "above random", "above oracle")
 _CAPTION = Caption(
     "Figure 1",
     "The mean score over arms and environments: a line for the median seed, a band for all seeds.",
@@ -29,15 +28,14 @@ _CAPTION = Caption(
 
 @dataclass(frozen=True, eq=False)
 class BanditReport:
-    """What a comparison in the bandit came to.
-
-    Args:
-        comparison: the policies by the mean score over all arms.
-        notes: what the table does not show of a policy in it, one sentence each.
-    """
+    """A comparison in the bandit, with sentences on policies that its table does not describe."""
 
     comparison: BanditComparison
     notes: tuple[str, ...]
+
+    def tables(self) -> list[Table]:
+        [standings] = self.comparison.tables()
+        return [replace(standings, notes=self.notes)]
 
 
 def bandit_report(
@@ -62,7 +60,7 @@ def bandit_report(
         environments: how many to draw.
         seeds: runs of each policy in each environment.
         seed: everything follows from it.
-        noise: the standard deviation of what luck adds to the loss of a batch.
+        noise: the standard deviation of the noise in the loss of a batch.
         workers: processes.
     """
     plotly()
@@ -88,15 +86,15 @@ def bandit_report(
     if "thompson" in policies:
         notes.append(primary_note(**sizes, seed=seed, noise=noise))
     if noise:
-        notes.append(f"Luck adds noise of standard deviation {noise:g} to every loss.")
-    lead = ". ".join([", ".join(f"{size} {what}" for what, size in sizes.items()), *notes])
-    body = [table(HEAD, rows(comparison)), *plots([Plot(_CAPTION, bandit_curves(comparison))])]
+        notes.append(f"The noise in each loss has a standard deviation of {noise:g}.")
+    report = BanditReport(comparison, tuple(notes))
+    lead = ", ".join(f"{size} {what}" for what, size in sizes.items())
+    body = [*map(table, report.tables()), *plots([Plot(_CAPTION, bandit_curves(comparison))])]
     write_page(out / "report.html", document("The MTL bandit", lead, body))
-    return BanditReport(comparison, tuple(notes))
+    return report
 
 
 def _joined(comparison: BanditComparison, name: str, curves: Floats) -> BanditComparison:
-    """Return the comparison with one more policy."""
     return BanditComparison(
         (*comparison.policies, name), np.concatenate([comparison.curves, curves[None]])
     )
@@ -105,7 +103,7 @@ def _joined(comparison: BanditComparison, name: str, curves: Floats) -> BanditCo
 def primary_note(
     arms: int, steps: int, environments: int, seeds: int, seed: int, noise: float = 0.0
 ) -> str:
-    """What Thompson sampling is for, and how it does at that: the score of its primary arm."""
+    """Return a sentence on the score of the primary arm, which Thompson sampling is for."""
     scores = {name: np.empty((environments, seeds)) for name in ("random", "thompson")}
     for place in range(environments):
         environment = Environment.random(arms, steps, stream(seed, "environment", place))
@@ -121,21 +119,6 @@ def primary_note(
         f"{own.mean():.4f} (random: {chance.mean():.4f}), above random in {(own > chance).sum()} "
         f"of {environments}."
     )
-
-
-def rows(comparison: BanditComparison) -> list[tuple[str, ...]]:
-    """Return the table under `HEAD`, best policy first."""
-    environments = comparison.curves.shape[1]
-    return [
-        (
-            line.policy,
-            f"{line.score:.4f}",
-            f"{line.closed:.2f}",
-            f"{line.over_random} of {environments}",
-            f"{line.over_oracle} of {environments}",
-        )
-        for line in comparison.standings()
-    ]
 
 
 def bandit_curves(comparison: BanditComparison) -> Any:

@@ -1,36 +1,26 @@
 """What the report of a comparison shows."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from statistics import mean
+from collections.abc import Mapping, Sequence
 
-import numpy as np
+from taskmix.config import Objective
+from taskmix.report import figures
+from taskmix.report.document import Caption, Plot, folded, notice, plots, table, verbatim
+from taskmix.report.figures.comparison import DIFFERENCES, LOSS_BANDS, SCORE_BANDS
+from taskmix.report.run_data import RunData
+from taskmix.studies.compare import Comparison, unit_of
+from taskmix.studies.paired import LOSSES
+from taskmix.tables import Column, Table
 
-from taskmix.report import captions, figures
-from taskmix.report.curves import Floats
-from taskmix.report.document import Plot, folded, notice, plots, table, verbatim
-from taskmix.report.figures.differences import Row
-from taskmix.report.folder import Folder
-from taskmix.report.numbers import UNKNOWN
-from taskmix.report.standing import Standing
-from taskmix.studies.compare import unit_of
-from taskmix.studies.paired import LOSSES, Unit, differences, how_tested, interval_words, p_words
-
-Runs = Mapping[str, Sequence[Folder]]
+Runs = Mapping[str, Sequence[RunData]]
 
 
 def comparison_body(runs: Runs, baseline: str) -> list[str]:
-    """The table of deciders first, then the figures, then every run and the configuration.
-
-    Args:
-        runs: by decider, its run folders.
-        baseline: the decider that the others are compared with.
-    """
+    """Return the tables first, then the figures, then every run and the configuration."""
     config = next(iter(runs.values()))[0].config
     return [
         *_how_far(runs),
         *_scores(runs, baseline),
-        folded("Every run", _runs_table(runs)),
+        folded("Every run", table(_runs_table(runs))),
         *([folded("Configuration of the first run", verbatim(config))] if config else []),
     ]
 
@@ -48,132 +38,67 @@ def _how_far(runs: Runs) -> list[str]:
 
 
 def _scores(runs: Runs, baseline: str) -> list[str]:
-    """Return the table and the figures of what has been scored."""
-    stand = {name: [run.standing for run in seeds if run.standing] for name, seeds in runs.items()}
-    stand = {name: seeds for name, seeds in stand.items() if seeds}
-    if not stand:
+    """Return the tables and figures of the runs that have been scored."""
+    objective = runs[baseline][0].objective
+    scored = _comparison(runs, baseline, objective)
+    if not scored.runs:
         return []
-    unit = unit_of(runs[baseline][0].objective)
+    unit = scored.unit
     histories = {
-        name: [run.history for run in runs[name] if run.history.evaluations] for name in stand
+        name: [run.history for run in runs[name] if run.history.evaluations] for name in scored.runs
     }
-    first = [_deciders_table(stand, _family(runs), unit)]
-    bands = captions.LOSS_BANDS if unit is LOSSES else captions.SCORE_BANDS
+    bands = LOSS_BANDS if unit is LOSSES else SCORE_BANDS
     made = [Plot(bands, figures.score_bands(histories, unit))]
-    if rows := _differences(runs, baseline):
-        first.append(_differences_table(rows, baseline, unit))
-        heading = f"Differences to {baseline}"
-        caption = f"{captions.DIFFERENCES} {how_tested(rows[0].found)}"
-        drawing = figures.differences(rows, list(runs), baseline, unit)
-        made.insert(0, Plot(captions.Caption(heading, caption), drawing))
-    return [*first, *plots(made)]
+    tables = [scored.scores_table()]
+    # A run that is not finished has not had the same budget.
+    done = {name: [run for run in seeds if run.finished] for name, seeds in runs.items()}
+    finished = _comparison(done, baseline, objective)
+    if baseline in finished.runs and finished.differences():
+        tables += finished.differences_tables()
+        drawing = figures.differences(finished.all_differences(), list(runs), baseline, unit)
+        made.insert(0, Plot(Caption(f"Differences to {baseline}", DIFFERENCES), drawing))
+    return [*map(table, tables), *plots(made)]
 
 
-def _differences(runs: Runs, baseline: str) -> list[Row]:
-    """Return the differences to the baseline over finished runs; none if nobody can be compared.
-
-    The first row is what the deciders are judged by, the others are the tasks.
-    """
-    objective, tasks = runs[baseline][0].objective, runs[baseline][0].history.tasks
-    unit = unit_of(objective)
-    stands = {
-        name: {run.history.opening.seed: run.standing for run in seeds if run.finished}
-        for name, seeds in runs.items()
+def _comparison(runs: Runs, baseline: str, objective: Objective | None) -> Comparison:
+    """Return the comparison of the runs that have been scored."""
+    scored = {
+        name: [(run, run.result) for run in seeds if run.result] for name, seeds in runs.items()
     }
-
-    def row(name: str, value: Callable[[Standing], float]) -> Row:
-        scores = {
-            policy: {seed: value(stand) for seed, stand in by_seed.items() if stand}
-            for policy, by_seed in stands.items()
-        }
-        return Row(name, differences(scores, baseline))
-
-    judged = row("mean", lambda stand: stand.score)
-    if objective is not None:
-        judged = row(
-            objective.words,
-            lambda stand: stand.score if stand.objective is None else stand.objective,
-        )
-    return [judged, *(row(t, partial(_on, t, unit)) for t in tasks)] if judged.found else []
-
-
-def _on(task: str, unit: Unit, stand: Standing) -> float:
-    return -stand.losses[task] if unit is LOSSES else stand.scores[task]
-
-
-def _differences_table(rows: Sequence[Row], baseline: str, unit: Unit) -> str:
-    judged, *tasks = rows
-    head = [f"{unit.better} {baseline}", *(row.name for row in tasks), judged.name, "p", "seeds"]
-    cells = [
-        [
-            name,
-            *(interval_words(row.found[name], unit) for row in (*tasks, judged)),
-            p_words(each),
-            str(each.seeds),
-        ]
-        for name, each in judged.found.items()
-    ]
-    told = {(k, len(tasks) + 2) for k, each in enumerate(judged.found.values()) if each.significant}
-    return table(head, cells, told)
-
-
-def by_task(standings: Sequence[Standing], tasks: Sequence[str], unit: Unit) -> Floats:
-    """What each run came to by seed and task, and in all at last, shape `(seeds, tasks + 1)`.
-
-    In all is the mean score over the tasks, or the objective where that is a loss.
-    """
-    return np.array(
-        [[*(_on(task, unit, run) for task in tasks), _in_all(unit, run)] for run in standings],
-        dtype=np.float64,
+    scored = {name: seeds for name, seeds in scored.items() if seeds}
+    return Comparison(
+        {name: [result for _, result in seeds] for name, seeds in scored.items()},
+        {name: [run.path for run, _ in seeds] for name, seeds in scored.items()},
+        baseline,
+        objective,
+        {name: [run.history.opening.seed for run, _ in seeds] for name, seeds in scored.items()},
     )
 
 
-def _in_all(unit: Unit, stand: Standing) -> float:
-    if unit is LOSSES:
-        return np.nan if stand.objective is None else stand.objective
-    return stand.score
-
-
 def _family(runs: Runs) -> str:
-    """Return what the deciders are, all together."""
+    """Return the word for all deciders together."""
     keys = {run.history.family.key for seeds in runs.values() for run in seeds}
     return keys.pop() if len(keys) == 1 else "decider"
 
 
-def _deciders_table(stand: Mapping[str, Sequence[Standing]], family: str, unit: Unit) -> str:
-    tasks = list(next(iter(stand.values()))[0].scores)
-    means = np.array([by_task(seeds, tasks, unit).mean(axis=0) for seeds in stand.values()])
-    in_all = "objective, loss" if unit is LOSSES else "mean"
-    head = [family, *tasks, in_all, "lowest to highest seed", "seeds"]
-    head += ["examples forward", "examples backward"]
-    rows = [
-        [
-            name,
-            *(unit.level(value) for value in row),
-            unit.range([_in_all(unit, run) for run in seeds]),
-            str(len(seeds)),
-            f"{mean(run.forward for run in seeds):,.0f}",
-            f"{mean(run.backward for run in seeds):,.0f}",
-        ]
-        for (name, seeds), row in zip(stand.items(), means, strict=True)
-    ]
-    best = {(int(row), column) for column, row in enumerate(means.argmax(axis=0), 1)}
-    return table(head, rows, best)
-
-
-def _runs_table(runs: Runs) -> str:
+def _runs_table(runs: Runs) -> Table:
     unit = unit_of(next(iter(runs.values()))[0].objective)
-    rows = [
-        [
-            name,
-            str(run.history.opening.seed),
-            unit.level(_in_all(unit, run.standing)) if run.standing else UNKNOWN,
-            f"{run.history.unit} {run.standing.step:,}" if run.standing else UNKNOWN,
-            "yes" if run.finished else "no",
-            str(run.path),
-        ]
-        for name, seeds in runs.items()
-        for run in seeds
+    by_loss = unit is LOSSES
+    columns = [
+        Column(_family(runs)),
+        Column("seed"),
+        Column("loss" if by_loss else "score", unit.level),
+        Column("kept from"),
+        Column("finished"),
+        Column("folder", left=True),
     ]
-    what = "loss" if unit is LOSSES else "score"
-    return table([_family(runs), "seed", what, "kept from", "finished", "folder"], rows)
+    rows = []
+    for name, seeds in runs.items():
+        for run in seeds:
+            result = run.result
+            score = None if result is None else result.objective if by_loss else result.score
+            kept = None if result is None else f"{run.history.unit} {result.step:,}"
+            done = "yes" if run.finished else "no"
+            seed = str(run.history.opening.seed)
+            rows.append([name, seed, score, kept, done, str(run.path)])
+    return Table(columns, rows)

@@ -1,6 +1,6 @@
-"""The pieces of a page that opens offline; every text that comes in is escaped."""
+"""The pieces of a page that opens offline; every text is escaped here."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
@@ -9,16 +9,24 @@ from typing import Any
 
 from taskmix.errors import UserError
 from taskmix.files import write_whole
-from taskmix.report.captions import Caption
+from taskmix.tables import Table
 
-#: The browser itself sees to it that nothing is loaded from anywhere.
-_ALLOWED = (
+# The browser itself forbids the page to load anything.
+_SECURITY_POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 )
-#: By this a page is known as one of ours.
+# Marks a page that taskmix wrote.
 _MARK = '<meta name="generator" content="taskmix">'
-#: Named one by one, because plotly's own choice has a button that sends the data away.
+# Listed, because plotly's default has a button that sends the data away.
 _BUTTONS = [["toImage", "zoom2d", "pan2d", "resetScale2d"]]
+
+
+@dataclass(frozen=True)
+class Caption:
+    """The heading of a figure, and one or two sentences on how to read it."""
+
+    heading: str
+    caption: str
 
 
 @dataclass(frozen=True)
@@ -30,14 +38,13 @@ class Plot:
 
 
 def document(title: str, lead: str, body: Sequence[str]) -> str:
-    """Return the whole page."""
     from plotly.offline import get_plotlyjs
 
     style = files("taskmix.report").joinpath("page.css").read_text(encoding="utf-8")
     return "\n".join(
         [
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_ALLOWED}">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_SECURITY_POLICY}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             _MARK,
             f"<title>{escape(title)}</title>\n<style>\n{style}</style>",
@@ -50,14 +57,14 @@ def document(title: str, lead: str, body: Sequence[str]) -> str:
 
 
 def write_page(path: Path, page: str) -> Path:
-    """Write a page, and return its path; a file that taskmix did not write is left alone."""
+    """Write a page and return its path, unless a file is there that taskmix did not write."""
     check_page(path)
     write_whole(path, page)
     return path
 
 
 def check_page(path: Path) -> None:
-    """Raise if a file that taskmix did not write stands where a page is to be written."""
+    """Raise if there is a file that taskmix did not write."""
     if not path.exists():
         return
     with path.open(encoding="utf-8", errors="replace") as file:
@@ -66,12 +73,11 @@ def check_page(path: Path) -> None:
 
 
 def notice(text: str) -> str:
-    """Return a sentence that is not to be overlooked."""
     return f'<p class="notice">{escape(text)}</p>'
 
 
 def tiles(facts: Mapping[str, str]) -> str:
-    """Names and values side by side."""
+    """Return names and values side by side."""
     inside = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
         for name, value in facts.items()
@@ -79,23 +85,30 @@ def tiles(facts: Mapping[str, str]) -> str:
     return f'<dl class="tiles">{inside}</dl>'
 
 
-def table(
-    head: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    best: Collection[tuple[int, int]] = frozenset(),
-) -> str:
-    """Return a table; the cells (row, column) among `best` stand out."""
-    above = "".join(f"<th>{escape(cell)}</th>" for cell in head)
-    below = "".join(
-        "<tr>" + "".join(_cell(cell, (i, j) in best) for j, cell in enumerate(row)) + "</tr>\n"
-        for i, row in enumerate(rows)
+def table(data: Table) -> str:
+    """Return a table as HTML, with its notes below it."""
+    title = f"<caption>{escape(data.title)}</caption>\n" if data.title else ""
+    left = {j for j, column in enumerate(data.columns) if column.left}
+    head = "".join(
+        _cell("th", column.heading, left=j in left) for j, column in enumerate(data.columns)
     )
-    return f'<div class="wide"><table>\n<tr>{above}</tr>\n{below}</table></div>'
+    rows = []
+    for i, row in enumerate(data.texts()):
+        cells = (
+            _cell("td", text, left=j in left, best=(i, j) in data.best)
+            for j, text in enumerate(row)
+        )
+        first_total = data.totals and i == len(data.rows) - data.totals
+        rows.append(f"<tr{' class=total' if first_total else ''}>{''.join(cells)}</tr>\n")
+    notes = "".join(f'<p class="note">{escape(note)}</p>\n' for note in data.notes)
+    body = f"{title}<tr>{head}</tr>\n{''.join(rows)}"
+    return f'<div class="wide"><table>\n{body}</table></div>\n{notes}'
 
 
-def _cell(text: str, best: bool) -> str:
-    mark = ' class="best"' if best else ""
-    return f"<td{mark}>{escape(text)}</td>"
+def _cell(tag: str, text: str, *, left: bool, best: bool = False) -> str:
+    classes = " ".join(name for name, on in (("left", left), ("best", best)) if on)
+    attribute = f' class="{classes}"' if classes else ""
+    return f"<{tag}{attribute}>{escape(text)}</{tag}>"
 
 
 def plots(figures: Sequence[Plot]) -> list[str]:
@@ -118,10 +131,9 @@ def _plot(name: str, plot: Plot) -> str:
 
 
 def folded(summary: str, inside: str) -> str:
-    """Something that opens on a click; `inside` is HTML."""
+    """Return HTML that opens on a click."""
     return f"<details><summary>{escape(summary)}</summary>\n{inside}\n</details>"
 
 
 def verbatim(text: str) -> str:
-    """Return a text as it is."""
     return f"<pre>{escape(text)}</pre>"

@@ -1,5 +1,6 @@
 """A run's journal, sorted by kind."""
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,10 +16,10 @@ class History:
     """A run's journal, its records sorted by kind and in order.
 
     Args:
-        opening: what the run is about, with the budget that it has now.
+        opening: the run's description, with the budget that it has now.
         shares: the distributions of a policy's draws.
-        units: what each step or round was spent on.
-        diagnostics: what the decider believed.
+        units: the steps or rounds.
+        diagnostics: the state of the decider's estimates.
         evaluations: on dev splits.
     """
 
@@ -30,17 +31,15 @@ class History:
 
     @property
     def tasks(self) -> list[str]:
-        """The task names, in order."""
         return self.opening.tasks
 
     @property
     def family(self) -> Family:
-        """The decider's family."""
         return FAMILIES[self.opening.family]
 
     @property
     def unit(self) -> str:
-        """What the budget counts, as one: step or round."""
+        """The unit of the budget, in the singular: step or round."""
         return self.family.unit.removesuffix("s")
 
     @property
@@ -51,11 +50,11 @@ class History:
 
     @property
     def length(self) -> int:
-        """The whole budget in steps or rounds; what was spent of it where the journal is silent."""
+        """The budget in steps or rounds; the part spent where the journal does not tell it."""
         return int(self.opening.budget.get(self.family.unit) or max(1, self.end))
 
     def part(self, evaluation: Evaluation) -> float:
-        """Return the part of the budget that was spent when the run was scored."""
+        """Return the part of the budget that was spent at an evaluation."""
         budget = self.opening.budget
         examples = budget.get("steps", 0) * budget.get("batch", 0) or 1
         match self.opening.count:
@@ -67,7 +66,7 @@ class History:
 
     @property
     def seconds(self) -> float:
-        """How long steps and evaluations took."""
+        """The time of all steps and evaluations."""
         records = [*self.units, *self.evaluations]
         return sum(getattr(record, "seconds", None) or 0.0 for record in records)
 
@@ -83,8 +82,8 @@ def read_history(path: Path) -> History:
         raise unknown("family", opening.family, FAMILIES, str(path))
     evaluations = [r for r in records if isinstance(r, Evaluation) and r.split == "dev"]
     for record in evaluations:
-        for found in (record.scores, record.losses):
-            if missing := [task for task in opening.tasks if task not in found]:
+        for by_task in (record.scores, record.losses):
+            if missing := [task for task in opening.tasks if task not in by_task]:
                 raise UserError(
                     f"{path}: expected each evaluation to have all tasks, found no "
                     f"{missing[0]} at {record.step}"
@@ -96,3 +95,31 @@ def read_history(path: Path) -> History:
         diagnostics=[record for record in records if isinstance(record, Diagnostics)],
         evaluations=evaluations,
     )
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """A task's part of the budget; None where the journal does not tell."""
+
+    share: float
+    examples: int | None
+    epochs: float | None
+
+
+def exposures(history: History) -> dict[str, Exposure]:
+    """Return each task's part of the budget; empty before the first unit."""
+    if not history.units:
+        return {}
+    examples: Counter[str] = Counter()
+    shares: defaultdict[str, float] = defaultdict(float)
+    for unit in history.units:
+        examples.update(unit.examples_of())
+        for task, share in unit.shares().items():
+            shares[task] += share / len(history.units)
+    known = examples.total() > 0
+    by_task = {}
+    for task in history.tasks:
+        size = history.opening.sizes.get(task)
+        epochs = examples[task] / size if known and size else None
+        by_task[task] = Exposure(shares[task], examples[task] if known else None, epochs)
+    return by_task

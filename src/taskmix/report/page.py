@@ -1,4 +1,4 @@
-"""The report of a run, and that of a comparison: one HTML file each, which opens offline."""
+"""The reports of a run and of a comparison: one HTML file each, which opens offline."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,16 +6,16 @@ from pathlib import Path
 from taskmix.errors import UserError, unknown
 from taskmix.report.comparison_body import Runs, comparison_body
 from taskmix.report.document import document, write_page
-from taskmix.report.folder import read_folder
 from taskmix.report.run_body import run_body
+from taskmix.report.run_data import read_run
 from taskmix.report.style import plotly
 from taskmix.training.folder import JOURNAL, REPORT
 
 
 def write_run_report(folder: Path) -> Path:
-    """Write `report.html` into a run folder, finished or not; returns its path."""
+    """Write `report.html` into a run folder, finished or not; return its path."""
     plotly()
-    run = read_folder(Path(folder))
+    run = read_run(Path(folder))
     lead = f"{run.policy} on {', '.join(run.history.tasks)}"
     page = document(run.history.opening.name, lead, run_body(run))
     return write_page(run.path / REPORT, page)
@@ -24,7 +24,7 @@ def write_run_report(folder: Path) -> Path:
 def write_comparison_report(
     runs: Mapping[str, Sequence[Path]], out: Path, title: str, baseline: str | None = None
 ) -> Path:
-    """Write `report.html` into `out`, comparing policies over seeds; returns its path.
+    """Write `report.html` into `out`, comparing policies over seeds; return its path.
 
     Args:
         runs: by policy, the run folders of its seeds.
@@ -35,7 +35,7 @@ def write_comparison_report(
     plotly()
     if not runs or not all(runs.values()):
         raise UserError(f"runs: expected run folders for each policy, found {dict(runs)}")
-    read = {name: [read_folder(Path(path)) for path in paths] for name, paths in runs.items()}
+    read = {name: [read_run(Path(path)) for path in paths] for name, paths in runs.items()}
     tasks = _common_tasks(read)
     against = baseline if baseline is not None else next(iter(read))
     if against not in read:
@@ -56,7 +56,7 @@ def write_report(folder: Path, baseline: str | None = None) -> Path:
         return write_run_report(folder)
     runs: dict[str, list[Path]] = {}
     for journal in sorted([*folder.glob(f"*/{JOURNAL}"), *folder.glob(f"*/*/{JOURNAL}")]):
-        runs.setdefault(read_folder(journal.parent).policy, []).append(journal.parent)
+        runs.setdefault(read_run(journal.parent).policy, []).append(journal.parent)
     if not runs:
         raise UserError(
             f"{folder}: expected the folder of a run or of a study, found no {JOURNAL} in it or "

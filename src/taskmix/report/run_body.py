@@ -1,38 +1,41 @@
 """What the report of one run shows."""
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any
 
+from taskmix.config import Objective
 from taskmix.journal import SelectionStep
-from taskmix.report import captions, figures
+from taskmix.report import figures
 from taskmix.report.document import Plot, folded, notice, plots, table, tiles, verbatim
-from taskmix.report.exposure import Exposure, exposures
-from taskmix.report.folder import Folder
-from taskmix.report.numbers import UNKNOWN, duration, hundredths
-from taskmix.report.standing import Standing
+from taskmix.report.figures.deciders import DECIDERS
+from taskmix.report.figures.run import CONVERGENCE, DEV_SCORES, TRAINING_LOSS
+from taskmix.report.history import Exposure, exposures
+from taskmix.report.run_data import RunData
 from taskmix.report.timeline import training_losses
+from taskmix.studies.compare import unit_of
+from taskmix.tables import UNKNOWN, Column, Table, TableCell, Value, duration, hundredths
 from taskmix.tasks.metrics import PERPLEXITY, shown
+from taskmix.training.folder import Scores
 
 
-def run_body(run: Folder) -> list[str]:
+def run_body(run: RunData) -> list[str]:
     """Return the scores first, then the figures, then the configuration."""
     return [
         *_how_far(run),
         tiles(_facts(run)),
-        _tasks_table(run),
+        table(run_table(run)),
         *plots(_plots(run)),
         *([folded("Configuration", verbatim(run.config))] if run.config else []),
     ]
 
 
-def _how_far(run: Folder) -> list[str]:
+def _how_far(run: RunData) -> list[str]:
     if run.finished:
         return []
     history = run.history
     done, budget = history.end, history.opening.budget.get(history.family.unit)
     of = f" of {budget:,}" if budget and history.opening.count == "steps" else ""
-    state = "the scores are the best so far" if run.standing else "it has not been scored yet"
+    state = "the scores are the best so far" if run.result else "it has not been scored yet"
     return [
         notice(
             f"This run is not finished: {done:,}{of} {history.family.unit} are done, and {state}."
@@ -40,23 +43,22 @@ def _how_far(run: Folder) -> list[str]:
     ]
 
 
-def _facts(run: Folder) -> dict[str, str]:
-    """Return what a person wants to know first."""
-    history, stands = run.history, run.standing
+def _facts(run: RunData) -> dict[str, str]:
+    history, result = run.history, run.result
     facts = {}
-    if stands:
-        facts["score (mean over tasks)"] = hundredths(stands.score)
-        facts[f"kept from {history.unit}"] = f"{stands.step:,}"
+    if result:
+        facts["score (mean over tasks)"] = hundredths(result.score)
+        facts[f"kept from {history.unit}"] = f"{result.step:,}"
     target = str(history.opening.decider.get("target"))
-    if stands and target in stands.scores:
-        facts[f"score of the target, {target}"] = hundredths(stands.scores[target])
+    if result and target in result.tasks:
+        facts[f"score of the target, {target}"] = hundredths(result.tasks[target].score)
     facts |= {history.family.key: run.policy, "seed": str(history.opening.seed)}
     facts["budget"] = budget_words(history.opening.budget, history.family.unit)
     if (count := history.opening.count) != "steps":
         facts["budget"] = f"the {count} of {budget_words(history.opening.budget, 'steps')}"
-    if stands:
-        facts["examples forward"] = f"{stands.forward:,}"
-        facts["examples backward"] = f"{stands.backward:,}"
+    if result:
+        facts["examples forward"] = f"{result.forward:,}"
+        facts["examples backward"] = f"{result.backward:,}"
     if history.units and isinstance(last := history.units[-1], SelectionStep):
         facts["data used"] = f"{last.used:.1%}"
     if history.seconds:
@@ -77,50 +79,91 @@ def budget_words(budget: Mapping[str, Any], unit: str) -> str:
     return f"{budget[unit]:,} {unit}, batches of {budget['batch']:,}"
 
 
-def _tasks_table(run: Folder) -> str:
-    stands, given = run.standing, exposures(run.history)
-    baselines = stands.baselines if stands else {}
-    head = ["task", "metric", "score", *(["without looking"] if baselines else [])]
-    counted = any(each.examples is not None for each in given.values())
-    head += ["share", *(["examples seen", "epochs"] if counted else [])]
-    rows = []
-    for task in run.history.tasks:
-        baseline = [hundredths(baselines.get(task))] if baselines else []
-        got = _given(given.get(task))[: 3 if counted else 1]
-        rows.append([task, *_scored(stands, task), *baseline, *got])
-    return table(head, rows)
+def run_table(run: RunData) -> Table:
+    """Return the scores of a run by task, with what each task got of the budget."""
+    result, given = run.result, exposures(run.history)
+    if result is None:
+        return scores_table(dict.fromkeys(run.history.tasks), given)
+    scores = {task: result.tasks[task] for task in run.history.tasks}
+    return scores_table(scores, given, result.score, run.objective, result.objective)
 
 
-def _scored(stands: Standing | None, task: str) -> list[str]:
-    if stands is None:
-        return [UNKNOWN, UNKNOWN]
-    metrics = stands.metrics.get(task, {})
-    names = list(metrics)
+def scores_table(
+    scores: Mapping[str, Scores | None],
+    given: Mapping[str, Exposure] | None = None,
+    mean: float | None = None,
+    objective: Objective | None = None,
+    value: float | None = None,
+) -> Table:
+    """Return scores by task.
+
+    Args:
+        scores: by task; None before the first evaluation.
+        given: by task, its part of the budget, where that is known.
+        mean: over the tasks.
+        objective: the objective of the run, if it names one.
+        value: of the objective.
+    """
+    columns = [
+        Column("task"),
+        Column("metric", left=True),
+        Column("loss", ".3f"),
+        Column("score", hundredths),
+    ]
+    rows = {task: _scored(task, of_task) for task, of_task in scores.items()}
+    totals: list[list[Value]] = []
+    if mean is not None:
+        totals.append(["mean", "", "", mean])
+    if objective is not None and value is not None:
+        cell = TableCell(unit_of(objective).level(value), value)
+        by_loss = objective.measure == "loss"
+        totals.append([objective.words, "", *((cell, "") if by_loss else ("", cell))])
+    baselines = {task: of_task.baseline if of_task else None for task, of_task in scores.items()}
+    if any(baseline is not None for baseline in baselines.values()):
+        _add(columns, rows, Column("baseline", hundredths), baselines)
+    if given is not None:
+        _add(columns, rows, Column("share", ".1%"), {t: e.share for t, e in given.items()})
+        if any(exposure.examples is not None for exposure in given.values()):
+            examples = {task: exposure.examples for task, exposure in given.items()}
+            _add(columns, rows, Column("examples seen", ","), examples)
+            epochs = {task: exposure.epochs for task, exposure in given.items()}
+            _add(columns, rows, Column("epochs", ".2f"), epochs)
+    rest = [""] * (len(columns) - 4)
+    return Table(columns, [*rows.values(), *([*row, *rest] for row in totals)], totals=len(totals))
+
+
+def _add(
+    columns: list[Column],
+    rows: Mapping[str, list[Value]],
+    column: Column,
+    values: Mapping[str, float | None],
+) -> None:
+    columns.append(column)
+    for task, row in rows.items():
+        row.append(values.get(task))
+
+
+def _scored(task: str, scores: Scores | None) -> list[Value]:
+    if scores is None:
+        return [task, None, None, None]
+    names = list(scores.metrics)
     if len(names) > 1 or PERPLEXITY.name in names:
-        names = [shown(name, value) for name, value in metrics.items()]
-    return [", ".join(names) or UNKNOWN, hundredths(stands.scores[task])]
+        names = [shown(name, value) for name, value in scores.metrics.items()]
+    return [task, ", ".join(names) or None, scores.loss, scores.score]
 
 
-def _given(exposure: Exposure | None) -> list[str]:
-    if exposure is None:
-        return [UNKNOWN] * 3
-    examples = UNKNOWN if exposure.examples is None else f"{exposure.examples:,}"
-    epochs = UNKNOWN if exposure.epochs is None else f"{exposure.epochs:.2f}"
-    return [f"{exposure.share:.1%}", examples, epochs]
-
-
-def _plots(run: Folder) -> list[Plot]:
+def _plots(run: RunData) -> list[Plot]:
     """Return the figures that the journal has records for."""
     history = run.history
-    kept = run.standing.step if run.standing else None
     made = []
     if history.evaluations:
-        made.append(Plot(captions.DEV_SCORES, figures.dev_scores(history, kept)))
+        kept = run.result.step if run.result else None
+        made.append(Plot(DEV_SCORES, figures.dev_scores(history, kept)))
     if history.units:
-        own = import_module(history.family.figure)
-        made.append(Plot(own.CAPTION, own.draw(history)))
+        caption, draw = DECIDERS[history.family.key]
+        made.append(Plot(caption, draw(history)))
     if history.evaluations:
-        made.append(Plot(captions.CONVERGENCE, figures.convergence(history)))
+        made.append(Plot(CONVERGENCE, figures.convergence(history)))
     if training_losses(history):
-        made.append(Plot(captions.TRAINING_LOSS, figures.training_loss(history)))
+        made.append(Plot(TRAINING_LOSS, figures.training_loss(history)))
     return made

@@ -1,4 +1,4 @@
-"""What all figures share: colours, the bare look, and the way to plotly."""
+"""What all figures share: colours, layout and the import of plotly."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,40 +7,32 @@ from typing import Any
 
 from taskmix.errors import UserError
 
-#: Okabe and Ito (2008): told apart by readers with any colour vision. Without their black, which
-#: is lost on a dark page, and their yellow, which is lost on a light one.
+# Okabe and Ito (2008): readers with any colour vision can distinguish them. Without their black,
+# which a dark page hides, and their yellow, which a light one hides.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
 DASHES = ("solid", "dash", "dot", "dashdot")
 PATTERNS = ("", "/", "x", ".")
-#: Readable on a light and on a dark page.
+# Readable on a light and on a dark page.
 NEUTRAL = "#808080"
 CLEAR = "rgba(0,0,0,0)"
-#: A sequential scale that is the same to all readers.
-SCALE = "Cividis"
+SCALE = "Cividis"  # sequential, for any colour vision
 
 
 @dataclass(frozen=True)
 class Look:
-    """How one name is drawn in every figure of a page.
-
-    Args:
-        colour: of its lines and areas.
-        dash: of its lines.
-        pattern: on its areas.
-    """
+    """The colour, dash of lines and pattern of areas of one name in every figure of a page."""
 
     colour: str
     dash: str
     pattern: str
 
     def faint(self, opacity: float) -> str:
-        """Return the colour for what stands behind."""
+        """Return the colour for the background of a curve."""
         red, green, blue = (int(self.colour[k : k + 2], 16) for k in (1, 3, 5))
         return f"rgba({red},{green},{blue},{opacity})"
 
     @property
     def hatch(self) -> dict[str, Any]:
-        """The pattern on an area, as plotly takes it."""
         return {
             "shape": self.pattern,
             "fillmode": "replace",
@@ -66,7 +58,7 @@ def _look(k: int) -> Look:
 
 
 def safe(name: str) -> str:
-    """Return a name as plotly has to be given it, because it reads tags in texts.
+    """Return a name escaped for plotly, which interprets tags in texts.
 
     >>> safe("<b>a & b")
     '&lt;b&gt;a &amp; b'
@@ -87,9 +79,9 @@ def plotly() -> tuple[Any, Any]:
 
 
 def panels(heights: Sequence[float] = (1.0,), widths: Sequence[float] = (1.0,)) -> Any:
-    """Return an empty plotly figure with panels of these relative heights and widths.
+    """Return an empty figure with panels of these relative heights and widths.
 
-    Its background is clear, so that it takes the colour of the page.
+    Its background is transparent, so that it takes the colour of the page.
     """
     _, subplots = plotly()
     figure = subplots.make_subplots(

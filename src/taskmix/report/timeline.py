@@ -1,30 +1,70 @@
-"""Numbers by task over the steps of a run, taken out of its history."""
+"""Numbers by task over the steps of a run, and long series made short enough to draw."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from taskmix.report.curves import MOST, Floats, held_means
 from taskmix.report.history import History
+
+Floats = NDArray[np.float64]
+
+MAX_POINTS = 1000
+"""Points in a curve, at most: more than a screen has pixels for."""
+
+
+def thinned(count: int, most: int = MAX_POINTS) -> NDArray[np.int64]:
+    """Return which of `count` points to draw: evenly spaced, the first and the last among them.
+
+    >>> thinned(5).tolist(), thinned(9, most=3).tolist()
+    ([0, 1, 2, 3, 4], [0, 4, 8])
+    """
+    if count <= most:
+        return np.arange(count)
+    return np.linspace(0, count - 1, most).round().astype(np.int64)
+
+
+def smoothed(values: Floats, window: int) -> Floats:
+    """Return the mean over `window` points around each, over fewer at the ends.
+
+    >>> smoothed(np.array([0.0, 3.0, 6.0, 0.0]), window=3).tolist()
+    [1.5, 3.0, 3.0, 3.0]
+    """
+    half = window // 2
+    places = np.arange(len(values))
+    low, high = np.maximum(places - half, 0), np.minimum(places + half + 1, len(values))
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    means: Floats = (sums[high] - sums[low]) / (high - low)
+    return means
+
+
+def held_means(starts: Floats, values: Floats, edges: Floats) -> Floats:
+    """Return the means of a step function between edges, shape `(bins, tasks)`.
+
+    Row k of `values` holds from `starts[k]` on; `edges` begin at the first start.
+
+    >>> held_means(np.array([0.0, 1.0]), np.array([[0.0], [3.0]]), np.array([0.0, 3.0])).tolist()
+    [[2.0]]
+    """
+    lengths = np.diff(np.append(starts, max(edges[-1], starts[-1])))
+    areas = np.vstack([np.zeros(values.shape[1]), np.cumsum(values * lengths[:, None], axis=0)])
+    corners = np.append(starts, max(edges[-1], starts[-1]))
+    at_edges = np.stack([np.interp(edges, corners, column) for column in areas.T], axis=1)
+    means: Floats = np.diff(at_edges, axis=0) / np.diff(edges)[:, None]
+    return means
 
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """A number for each task that holds from a step until the next.
+    """A step function of the steps for each task."""
 
-    Args:
-        steps: rising, shape `(changes,)`.
-        values: shape `(changes, tasks)`.
-        end: the step up to which the last row holds.
-    """
-
-    steps: Floats
-    values: Floats
-    end: float
+    steps: Floats  # rising, shape (changes,)
+    values: Floats  # from each of these steps on, shape (changes, tasks)
+    end: float  # of the last row
 
     def mean(self) -> Floats:
-        """Over all steps, shape `(tasks,)`."""
+        """Return the mean over all steps, shape `(tasks,)`."""
         means: Floats = self.binned(1)[1][0]
         return means
 
@@ -33,8 +73,8 @@ class Timeline:
         edges = np.linspace(self.steps[0], max(self.end, self.steps[0] + 1), bins + 1)
         return edges, held_means(self.steps, self.values, edges)
 
-    def corners(self, most: int = MOST) -> tuple[Floats, Floats]:
-        """Where it changes and to what, its end included; means over bins if that is too many."""
+    def corners(self, most: int = MAX_POINTS) -> tuple[Floats, Floats]:
+        """Return steps and values of all changes and of the end; means over bins if too many."""
         if len(self.steps) < most:
             return np.append(self.steps, self.end), np.vstack([self.values, self.values[-1]])
         edges, means = self.binned(most - 1)
@@ -51,14 +91,14 @@ def asked(history: History) -> Timeline | None:
 
 
 def influence(history: History) -> Timeline | None:
-    """Return each task's part in the training: shares asked where there are, else what it got."""
+    """Return the shares that a policy asked for, else the shares that the units had."""
     if history.shares:
         return asked(history)
     return _timeline(history, [(record.step, record.shares()) for record in history.units])
 
 
 def uncertainties(history: History) -> Timeline | None:
-    """Return what the policy held each task's uncertainty to be."""
+    """Return the policy's estimates of each task's uncertainty."""
     rows = [
         (record.step, record.values["uncertainties"])
         for record in history.diagnostics
@@ -67,11 +107,10 @@ def uncertainties(history: History) -> Timeline | None:
     return _timeline(history, rows)
 
 
-def _are_numbers(found: object) -> bool:
-    """Return whether these are numbers by task, at least one."""
-    if not isinstance(found, Mapping) or not found:
+def _are_numbers(values: object) -> bool:
+    if not isinstance(values, Mapping) or not values:
         return False
-    return all(isinstance(value, (int, float)) for value in found.values())
+    return all(isinstance(value, (int, float)) for value in values.values())
 
 
 def _timeline(history: History, rows: Sequence[tuple[int, Mapping[str, float]]]) -> Timeline | None:
@@ -105,15 +144,13 @@ def _series(rows: Sequence[tuple[int, float]]) -> Series:
 
 
 def dev_scores_of(history: History, task: str) -> Series:
-    """Return a task's dev scores."""
     return _series([(record.step, record.scores[task]) for record in history.evaluations])
 
 
 def dev_losses_of(history: History, task: str) -> Series:
-    """Return a task's dev losses."""
     return _series([(record.step, record.losses[task]) for record in history.evaluations])
 
 
 def run_scores(history: History) -> Series:
-    """Return the run's dev scores, each the mean over its tasks."""
+    """Return the mean dev scores over the tasks."""
     return _series([(record.step, record.score) for record in history.evaluations])

@@ -1,4 +1,4 @@
-"""Mixing ratios: the search whose every sample is a whole run."""
+"""The search for mixing ratios; every trial is a complete run."""
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ __all__ = ["GPHedgeSampler", "RatioSpace", "reduced"]
 
 
 def __getattr__(name: str) -> Any:
-    """The sampler loads Optuna when it is first asked for; it needs the extra `search`."""
+    """Import the sampler, and with it Optuna, when it is first used."""
     if name != "GPHedgeSampler":
         raise AttributeError(f"module 'taskmix.search' has no attribute {name!r}")
     if any(find_spec(library) is None for library in ("optuna", "botorch")):

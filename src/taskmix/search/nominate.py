@@ -1,61 +1,41 @@
-"""The point at which an acquisition function is largest, among those that nobody has tried."""
+"""The maximum of an acquisition function over untried points."""
 
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from taskmix.search.axes import Array
 from taskmix.search.process import climb, evaluate
-from taskmix.search.space import Key, Space
+from taskmix.search.space import Array, Key, Space
 
 if TYPE_CHECKING:
     from botorch.acquisition.acquisition import AcquisitionFunction
 
-ENUMERATED = 30_000
-_RANDOM = 4_000
-_NEAR = 500
-_STARTS = 5
-_SWEEPS = 10
+#: The maximum size of a space that is enumerated.
+MAX_ENUMERATED = 30_000
+#: In a larger space, the numbers of random candidates, and of candidates near the best point.
+_RANDOM_POINTS, _NEAR_POINTS = 4_000, 500
+#: The number of candidates that are improved, and of steps to a neighbour.
+_STARTS, _MAX_STEPS = 5, 10
 
 
 def candidates(
     space: Space, taken: Collection[Key], best: Array, rng: np.random.Generator
 ) -> Array:
-    """Return the points to compare: all of a small space, else random ones.
-
-    Points that were tried are left out, unless nothing else is left.
-
-    Args:
-        space: the points there are.
-        taken: the keys of those that were tried.
-        best: the best of them, around which some candidates are drawn.
-        rng: where random points and the order come from.
-    """
-    enumerated = space.size is not None and space.size <= ENUMERATED
+    """Return the points to compare, without those that were tried unless there are no others."""
+    enumerated = space.size is not None and space.size <= MAX_ENUMERATED
     rows = space.unified(space.rows() if enumerated else _sampled(space, best, rng))
     fresh = _untaken(space, rows, taken)
-    # In random order, so that no corner of the space wins the ties.
+    # In random order, so that ties are broken at random.
     return rng.permutation(fresh if len(fresh) else rows)
 
 
 def nominee(
     function: "AcquisitionFunction", space: Space, taken: Collection[Key], rows: Array
 ) -> Array:
-    """Return the point with the largest value, shape `(axes,)`.
-
-    A small space was enumerated, and the largest of the candidates is the answer. In a large one
-    the best few candidates are improved, by gradient along continuous axes and by trying the
-    neighbours along the others.
-
-    Args:
-        function: what to maximise.
-        space: the points there are.
-        taken: the keys of those that were tried.
-        rows: the candidates, shape `(candidates, axes)`.
-    """
+    """Return the point with the largest value, shape `(axes,)`, from the candidates in `rows`."""
     values = evaluate(function, space.inputs(rows))
-    if space.size is not None and space.size <= ENUMERATED:
+    if space.size is not None and space.size <= MAX_ENUMERATED:
         return np.asarray(rows[values.argmax()])
     starts = rows[np.argsort(-values, kind="stable")[:_STARTS]]
     reached = _improved(function, space, taken, starts)
@@ -67,7 +47,7 @@ def nominee(
 def _improved(
     function: "AcquisitionFunction", space: Space, taken: Collection[Key], rows: Array
 ) -> Array:
-    """Return where gradients lead, then steps along the other axes, then gradients again."""
+    """Improve by gradient, then by steps along the discrete axes, then by gradient again."""
     if space.continuous:
         rows = _polished(function, space, rows)
     if len(space.continuous) == len(space.axes):
@@ -77,9 +57,9 @@ def _improved(
 
 
 def _sampled(space: Space, best: Array, rng: np.random.Generator) -> Array:
-    """Return random points, and some that share all but a few parameters with the best."""
-    far = space.draw(rng, _RANDOM)
-    near = space.draw(rng, _NEAR)
+    """Return random points, and some that share most parameters with the best."""
+    far = space.draw(rng, _RANDOM_POINTS)
+    near = space.draw(rng, _NEAR_POINTS)
     kept = rng.random(near.shape) > 1 / len(space.axes)
     return np.concatenate([far, np.where(kept, best, near)])
 
@@ -97,9 +77,9 @@ def _polished(function: "AcquisitionFunction", space: Space, rows: Array) -> Arr
 def _walk(
     function: "AcquisitionFunction", space: Space, taken: Collection[Key], row: Array
 ) -> Array:
-    """Return where steps to the best neighbour end."""
+    """Step to the best neighbour until none is better."""
     value = evaluate(function, space.inputs(row[None]))[0]
-    for _ in range(_SWEEPS):
+    for _ in range(_MAX_STEPS):
         around = _untaken(space, space.neighbours(row), taken)
         if len(around) == 0:
             return row

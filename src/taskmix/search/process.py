@@ -1,11 +1,11 @@
-"""The Gaussian process over what was observed, and the three functions that nominate from it."""
+"""The Gaussian process over the observed points, and its three acquisition functions."""
 
 import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from taskmix.search.axes import Array
+from taskmix.search.space import Array
 
 if TYPE_CHECKING:
     from botorch.acquisition.acquisition import AcquisitionFunction
@@ -14,17 +14,11 @@ if TYPE_CHECKING:
 
 FUNCTIONS = ("pi", "ei", "ucb")
 
-_ITERATIONS = 20
+_MAX_ITERATIONS = 20
 
 
 def standardised(values: Array) -> Array:
-    """Return the values with mean 0 and standard deviation 1, or all 0 if they are equal.
-
-    Infinite values count as the best or worst finite one.
-
-    >>> standardised(np.array([1.0, 3.0, np.inf])).round(3).tolist()
-    [-1.414, 0.707, 0.707]
-    """
+    """Scale the values to mean 0 and standard deviation 1, with infinite ones clipped."""
     finite = values[np.isfinite(values)]
     if len(finite) == 0:
         return np.zeros_like(values)
@@ -40,46 +34,34 @@ def standardised(values: Array) -> Array:
 class Process:
     """A Gaussian process with a Matérn-5/2 kernel, a length scale for each input, and fitted noise.
 
-    BoTorch's `SingleTaskGP`. Its priors keep the length scales and the noise sensible while there
-    are few observations, and grow with the number of inputs (Hvarfner, Hellsten and Nardi 2024).
-    The hyper-parameters are those of the largest posterior density.
-
-    Points under evaluation count as observed at their posterior mean ("kriging believer",
-    Ginsbourger, Le Riche and Carraro 2010): the mean stays, the uncertainty there goes, and they
-    are not nominated again.
-
-    Args:
-        inputs: shape `(points, columns)`, inside the unit cube or near it.
-        values: standardised and to be maximised, shape `(points,)`.
-        pending: inputs of the points under evaluation, shape `(pending, columns)`.
+    `inputs` and `pending` have the shape `(points, columns)`; `values` are standardised and to be
+    maximised.
     """
+
+    # BoTorch's `SingleTaskGP`, whose hyper-parameters are the maximum a posteriori. Its priors
+    # regularise the length scales and the noise while there are few observations, and depend on the
+    # number of inputs (Hvarfner, Hellsten and Nardi 2024).
 
     def __init__(self, inputs: Array, values: Array, pending: Array) -> None:
         self.best = float(values.max())
         self._model: Any = _fitted(inputs, values)
         if len(pending):
+            # Points under evaluation count as observed at their posterior mean ("kriging
+            # believer", Ginsbourger, Le Riche and Carraro 2010), so they are not nominated again.
             self._model = _believed(self._model, pending)
 
     def mean(self, inputs: Array) -> Array:
-        """Return the posterior mean at some points, shape `(points,)`."""
+        """Return the posterior mean, shape `(points,)`."""
         return self._moments(inputs)[0]
 
     def deviation(self, inputs: Array) -> Array:
-        """Return the posterior standard deviation at some points, shape `(points,)`."""
+        """Return the posterior standard deviation, shape `(points,)`."""
         return np.sqrt(self._moments(inputs)[1])
 
     def functions(self, xi: float, kappa: float) -> "dict[str, AcquisitionFunction]":
-        """Return the acquisition functions by name, each to be maximised.
-
-        With m and s the posterior's mean and standard deviation and z = (m - best - ξ) / s:
-        probability of improvement Φ(z) and expected improvement s (z Φ(z) + φ(z)), both as
-        logarithms, which have the same maximum and a gradient everywhere; and the upper confidence
-        bound m + κ s.
-
-        Args:
-            xi: ξ, the least improvement that counts.
-            kappa: κ.
-        """
+        """Return the acquisition functions by name, each to be maximised."""
+        # With posterior mean m, standard deviation s and z = (m - best - ξ) / s: Φ(z),
+        # s (z Φ(z) + φ(z)) and m + κ s. Logarithms have a gradient everywhere.
         from botorch.acquisition.analytic import (
             LogExpectedImprovement,
             LogProbabilityOfImprovement,
@@ -102,22 +84,16 @@ class Process:
 
 
 def evaluate(function: "AcquisitionFunction", inputs: Array) -> Array:
-    """Return an acquisition function at some points, shape `(points,)`."""
+    """Return the values of an acquisition function, shape `(points,)`."""
     import torch
 
     with torch.no_grad():
-        found = function(torch.from_numpy(inputs)[:, None, :])
-    return np.asarray(found.numpy())
+        values = function(torch.from_numpy(inputs)[:, None, :])
+    return np.asarray(values.numpy())
 
 
 def climb(function: "AcquisitionFunction", inputs: Array, free: tuple[int, ...]) -> Array:
-    """Return the points that L-BFGS-B reaches from these inside the unit cube.
-
-    Args:
-        function: what to maximise.
-        inputs: the starts, shape `(points, columns)`.
-        free: the columns that may change.
-    """
+    """Maximise by L-BFGS-B from each point inside the unit cube, changing the columns `free`."""
     import torch
     from botorch.exceptions.warnings import OptimizationWarning
     from botorch.generation.gen import gen_candidates_scipy
@@ -126,12 +102,14 @@ def climb(function: "AcquisitionFunction", inputs: Array, free: tuple[int, ...])
     fixed = {k: starts[:, 0, k] for k in range(inputs.shape[1]) if k not in free}
     with warnings.catch_warnings(record=True) as raised:
         reached, _ = gen_candidates_scipy(
-            starts, function, 0.0, 1.0, options={"maxiter": _ITERATIONS}, fixed_features=fixed
+            starts, function, 0.0, 1.0, options={"maxiter": _MAX_ITERATIONS}, fixed_features=fixed
         )
-    for each in raised:
-        # A line search that ends early has still climbed; BoTorch insists on saying so.
-        if not issubclass(each.category, OptimizationWarning):
-            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    for warning in raised:
+        # A line search that ends early has still improved the point.
+        if not issubclass(warning.category, OptimizationWarning):
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )
     return np.asarray(reached.detach()[:, 0, :].numpy())
 
 
@@ -151,11 +129,11 @@ def _fitted(inputs: Array, values: Array) -> "SingleTaskGP":
     )
     likelihood = ExactMarginalLogLikelihood(model.likelihood, model)
     if not values.any():
-        likelihood.eval()  # values that do not differ tell nothing: the modes of the priors
+        likelihood.eval()  # equal values carry no information: keep the modes of the priors
         return model
     try:
-        # One attempt, and where the optimiser stops is good enough: BoTorch's further attempts
-        # would start at random places from torch's global generator.
+        # One attempt, wherever the optimiser stops: BoTorch's further attempts would start at
+        # random points from torch's global generator.
         fit_gpytorch_mll(
             likelihood,
             max_attempts=1,
@@ -163,7 +141,7 @@ def _fitted(inputs: Array, values: Array) -> "SingleTaskGP":
             optimizer_kwargs={"options": {"ftol": 1e-6, "gtol": 1e-3}},
         )
     except ModelFittingError:
-        likelihood.eval()  # at the modes again, where it started
+        likelihood.eval()  # back at the modes, where it started
     return model
 
 

@@ -1,4 +1,4 @@
-"""The mixing ratios that AutoSeM searches: whole numbers of mini-batches, a primary task first."""
+"""The mixing ratios of AutoSeM: numbers of mini-batches of a primary and auxiliary tasks."""
 
 import itertools
 import math
@@ -20,14 +20,15 @@ if TYPE_CHECKING:
 
 Ratio = dict[str, int]
 
-_DRAWS = 1000  # of the draws for one ratio more, before the ranges are taken to hold no other
+#: The maximum number of random draws for each ratio.
+_MAX_DRAWS = 1000
 
 
 def reduced(ratio: Mapping[str, int]) -> Ratio:
-    """Return the ratio in lowest terms.
+    """Return a ratio in lowest terms.
 
     Args:
-        ratio: by task, its mini-batches in a turn; not all 0.
+        ratio: the number of mini-batches of each task in a cycle; not all 0.
 
     >>> reduced({"rte": 2, "qqp": 4, "wnli": 0})
     {'rte': 1, 'qqp': 2, 'wnli': 0}
@@ -44,14 +45,14 @@ def reduced(ratio: Mapping[str, int]) -> Ratio:
 class RatioSpace:
     """The mixing ratios of a primary task and its auxiliaries.
 
-    Guo, Pasunuru and Bansal (2019) print no bounds; their learned ratios (20:0:5, 13:5:0:0, …) fit
-    1 to 20 for the primary and 0 to 5 for an auxiliary. 2:4 and 1:2 are one ratio: the same
+    Guo, Pasunuru and Bansal (2019) give no bounds; their learned ratios (20:0:5, 13:5:0:0, …) fit
+    1 to 20 for the primary and 0 to 5 for an auxiliary. 2:4 and 1:2 are equivalent: the same
     training, up to the order of the batches.
 
     Args:
-        primary: the task that the others are to help.
+        primary: the primary task, which the others should help.
         auxiliaries: the other tasks.
-        primary_range: the least and the most mini-batches of the primary in a turn.
+        primary_range: the minimum and maximum number of mini-batches of the primary in a cycle.
         auxiliary_range: the same for each auxiliary; 0 leaves it out.
 
     >>> space = RatioSpace("rte", ("qqp", "mnli"))
@@ -82,12 +83,11 @@ class RatioSpace:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """The primary and its auxiliaries."""
         return (self.primary, *self.auxiliaries)
 
     @property
     def ranges(self) -> dict[str, tuple[int, int]]:
-        """The least and the most mini-batches of each task."""
+        """The minimum and maximum number of mini-batches of each task."""
         return {self.primary: self.primary_range} | dict.fromkeys(
             self.auxiliaries, self.auxiliary_range
         )
@@ -99,11 +99,7 @@ class RatioSpace:
         return {task: IntDistribution(low, high) for task, (low, high) in self.ranges.items()}
 
     def suggest(self, trial: "Trial") -> Ratio:
-        """Return the ratio that a trial is to try.
-
-        Args:
-            trial: of an Optuna study, which may have further parameters.
-        """
+        """Return the ratio of an Optuna trial."""
         return {
             task: trial.suggest_int(task, low, high) for task, (low, high) in self.ranges.items()
         }
@@ -112,8 +108,8 @@ class RatioSpace:
         """Return a sampler that tries no ratio twice and compares ratios by their shares.
 
         Args:
-            seed: of all random choices; a random one if None.
-            initial: random ratios before the Gaussian process is used.
+            seed: the seed of all random choices; a random one if None.
+            initial: the number of random ratios before the Gaussian process is used.
         """
         from taskmix.search import GPHedgeSampler
 
@@ -126,37 +122,24 @@ class RatioSpace:
         )
 
     def canonical(self, ratio: Mapping[str, int]) -> Ratio:
-        """Return the smallest ratio within the ranges that equals this one.
-
-        Args:
-            ratio: by task; its order does not matter.
-        """
+        """Return the smallest ratio within the ranges that is equivalent to this one."""
         lowest = reduced({task: ratio[task] for task in self.tasks})
         for factor in range(1, self.primary_range[1] // lowest[self.primary] + 1):
             scaled = {task: factor * count for task, count in lowest.items()}
             if all(low <= scaled[task] <= high for task, (low, high) in self.ranges.items()):
                 return scaled
         raise UserError(
-            f"ratio: expected one within {self.ranges}, found {dict(ratio)}, which has no equal"
-            " there."
+            f"ratio: expected one that is equivalent to a ratio within {self.ranges}, found"
+            f" {dict(ratio)}."
         )
 
     def shares(self, ratio: Mapping[str, int]) -> list[float]:
-        """Return each auxiliary's share of the mini-batches, equal for equal ratios.
-
-        Args:
-            ratio: by task.
-        """
+        """Return each auxiliary's share of the mini-batches; equal for equivalent ratios."""
         total = sum(ratio[task] for task in self.tasks)
         return [ratio[task] / total for task in self.auxiliaries]
 
     def finished(self, study: "Study", ratio: Mapping[str, int]) -> "FrozenTrial | None":
-        """Return the first finished trial of a study with this ratio or an equal one.
-
-        Args:
-            study: whose trials have the tasks among their parameters.
-            ratio: by task.
-        """
+        """Return the first finished trial of a study with an equivalent ratio."""
         wanted = self.canonical(ratio)
         for trial in study.get_trials(deepcopy=False):
             tried = trial.state.name == "COMPLETE" and trial.params.keys() >= set(self.tasks)
@@ -165,51 +148,39 @@ class RatioSpace:
         return None
 
     def grid(self, count: int) -> list[Ratio]:
-        """Return a grid of ratios, no two equal.
-
-        The coarsest regular grid over the ranges that has `count` different ratios, of which as
-        many are kept, evenly spread.
-
-        Args:
-            count: how many ratios.
-        """
+        """Return `count` ratios, no two equivalent, from the coarsest regular grid with so many."""
         levels = 1
-        found: list[Ratio] = []
+        ratios: list[Ratio] = []
         widest = max(high - low + 1 for low, high in self.ranges.values())
-        while len(found) < count and levels <= widest:
+        while len(ratios) < count and levels <= widest:
             levels += 1
-            found = self._regular(levels)
-        if len(found) < count:
+            ratios = self._regular(levels)
+        if len(ratios) < count:
             raise UserError(
-                f"grid: expected at most {len(found)} ratios, as many as there are within"
-                f" {self.ranges}, found {count}."
+                f"grid: expected at most {len(ratios)} ratios, all that {self.ranges} has, found"
+                f" {count}."
             )
-        kept = np.linspace(0, len(found) - 1, count).round().astype(int)
-        return [found[k] for k in kept]
+        kept = np.linspace(0, len(ratios) - 1, count).round().astype(int)
+        return [ratios[k] for k in kept]
 
     def initial(self, count: int, seed: int) -> list[Ratio]:
-        """Return random ratios, no two equal.
-
-        Args:
-            count: how many ratios.
-            seed: of the draws, which are uniform over the ranges.
-        """
+        """Return `count` random ratios, no two equivalent, drawn uniformly over the ranges."""
         rng = stream(seed, "ratios")
         lows, highs = np.array(list(self.ranges.values())).T
-        found: dict[tuple[int, ...], Ratio] = {}
-        for _ in range(_DRAWS * count):
+        ratios: dict[tuple[int, ...], Ratio] = {}
+        for _ in range(_MAX_DRAWS * count):
             point = rng.integers(lows, highs, endpoint=True).tolist()
             ratio = self.canonical(dict(zip(self.tasks, point, strict=True)))
-            found.setdefault(tuple(ratio.values()), ratio)
-            if len(found) == count:
-                return list(found.values())
+            ratios.setdefault(tuple(ratio.values()), ratio)
+            if len(ratios) == count:
+                return list(ratios.values())
         raise UserError(
-            f"initial: expected at most {len(found)} ratios, as many as were found within"
+            f"initial: expected at most {len(ratios)} ratios, as many as were found within"
             f" {self.ranges}, found {count}."
         )
 
     def _regular(self, levels: int) -> list[Ratio]:
-        """Return the different ratios of the grid with this many levels of each task."""
+        """Return the different ratios of a grid with this many levels for each task."""
         axes = [
             np.unique(np.linspace(low, high, min(levels, high - low + 1)).round().astype(int))
             for low, high in self.ranges.values()

@@ -1,4 +1,4 @@
-"""GP-Hedge as a sampler of Optuna's."""
+"""GP-Hedge as a sampler of Optuna."""
 
 import logging
 from collections.abc import Mapping
@@ -11,20 +11,28 @@ from optuna.search_space import intersection_search_space
 from optuna.trial import FrozenTrial, TrialState
 
 from taskmix.rng import stream
-from taskmix.search.axes import Array, axis
-from taskmix.search.hedge import Nomination, known_rewards, probabilities, total
-from taskmix.search.history import StudyHistory, publish, publish_round
+from taskmix.search.history import (
+    Nomination,
+    StudyHistory,
+    known_rewards,
+    probabilities,
+    publish,
+    publish_round,
+    total,
+)
 from taskmix.search.nominate import candidates, nominee
 from taskmix.search.process import FUNCTIONS, Process, standardised
-from taskmix.search.space import Canonical, Features, Space
+from taskmix.search.space import Array, Canonical, Features, Space, make_axis
 
 if TYPE_CHECKING:
     from optuna.study import Study
 
 _logger = logging.getLogger(__name__)
 
-_DRAWS = 100
-_ATTEMPTS = 10
+#: The number of random draws of an untried point before all untried points are enumerated.
+_MAX_DRAWS = 100
+#: The maximum number of suggestions for one trial, if other workers try the same points.
+_MAX_ATTEMPTS = 10
 
 
 class GPHedgeSampler(BaseSampler):
@@ -32,34 +40,29 @@ class GPHedgeSampler(BaseSampler):
 
     GP-Hedge (Hoffman, Brochu and de Freitas 2011), the second stage of AutoSeM (Guo, Pasunuru and
     Bansal 2019). For each trial, probability of improvement, expected improvement and upper
-    confidence bound each nominate the point x_i where they are largest; one nominee is tried, drawn
-    from softmax(η g). When its outcome is known and the process is fitted again, every function's
-    gain grows by the posterior mean at its own nominee: g_i ← g_i + μ(x_i). Means are counted in
-    standard deviations of the observed values, so the choice does not depend on the objective's
-    scale.
+    confidence bound each nominate the point x_i where they are largest; one nominee, drawn from
+    softmax(η g), is tried. Then the process is fitted again, and the gain of every function grows
+    by the posterior mean at its nominee, in standard deviations of the observed values:
+    g_i ← g_i + μ(x_i).
 
-    No point is tried twice while another is left. Nominees and rewards are written into the trials,
-    and random numbers depend on the seed and the trial's number alone. So a resumed study goes on
-    as if it had never stopped, and workers that share a storage need no seeds of their own; a trial
-    under evaluation counts as observed at its posterior mean. A pruned trial counts with its last
-    report, kept inside the range of the finished trials.
-
-    Parameters that not all finished trials have in common are drawn at random, as in Optuna's own
-    samplers. Studies with several objectives are refused.
+    No point is tried twice while there are others. A resumed study continues exactly, and workers
+    that share a storage and a seed try different points. A pruned trial counts with its last
+    report, clipped to the range of the finished trials. Parameters that not all finished trials
+    share are sampled at random, as in Optuna's samplers. Several objectives are not supported.
 
     Args:
-        seed: of all random choices; a random one if None.
-        initial: trials that have to be observed before the process is used; until then points are
+        seed: the seed of all random choices; a random one if None.
+        initial: the number of observed trials before the process is used; until then, points are
             random. The paper's 10 are half of its budget.
-        space: the parameters, where they are known beforehand; then even the first trials of
-            several workers differ. None infers them from finished trials.
-        canonical: from the parameters of a point to those of the one that stands for all its
-            equals; no two equal points are tried.
-        features: what the process sees of a point, numbers between 0 and 1; None for the
-            parameters, scaled to the unit cube.
-        xi: the least improvement that counts, in standard deviations.
-        kappa: standard deviations above the mean in the upper confidence bound.
-        eta: how strongly a lead in gains counts.
+        space: the parameters; None infers them from finished trials. If given, even the first
+            trials of several workers differ.
+        canonical: maps the parameters of a point to those of its representative; only one of
+            several equivalent points is tried.
+        features: returns the inputs of the process for a point, numbers between 0 and 1; None for
+            the parameters, scaled to the unit cube.
+        xi: the minimum improvement, in standard deviations.
+        kappa: the number of standard deviations above the mean in the upper confidence bound.
+        eta: η, the weight of the gains.
 
     >>> import optuna
     >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -89,16 +92,12 @@ class GPHedgeSampler(BaseSampler):
         self._seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
         self._initial = initial
         self._space = None if space is None else dict(space)
-        self._canonical = canonical
-        self._features = features
-        self._xi = xi
-        self._kappa = kappa
-        self._eta = eta
+        self._canonical, self._features = canonical, features
+        self._xi, self._kappa, self._eta = xi, kappa, eta
 
     def infer_relative_search_space(
         self, study: "Study", trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        """Return the parameters that are chosen together: those that finished trials share."""
         if self._space is not None:
             return self._space
         return intersection_search_space(study.get_trials(deepcopy=False))
@@ -110,28 +109,26 @@ class GPHedgeSampler(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """Return a random value for a parameter that was not chosen together with the others."""
         _refuse_several_objectives(study)
         self._warn_of_independent_sampling(study, trial, param_name)
-        one = axis(param_name, param_distribution)
+        axis = make_axis(param_name, param_distribution)
         rng = stream(self._seed, "point", trial.number, param_name)
-        return one.value(float(one.draw(rng, 1)[0]))
+        return axis.value(float(axis.draw(rng, 1)[0]))
 
     def sample_relative(
         self, study: "Study", trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Return the point to try, and write into the trial how it was chosen."""
         _refuse_several_objectives(study)
         fixed = trial.system_attrs.get("fixed_params", {})
         if search_space.keys() <= fixed.keys():
             return {}
         space = Space.of(search_space, self._canonical, self._features)
         history = StudyHistory.read(study, trial, space)
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(_MAX_ATTEMPTS):
             rng = stream(self._seed, "suggestion", trial.number, attempt)
             row = self._suggest(study, trial, space, history, rng)
             publish(study, trial, space.params(row))
-            # Another worker may have published an equal point since the history was read.
+            # Another worker may have published an equivalent point since the history was read.
             known, history = history, StudyHistory.read(study, trial, space)
             if space.key(row) not in history.taken - known.taken:
                 break
@@ -185,8 +182,8 @@ class GPHedgeSampler(BaseSampler):
 
 
 def _random_row(space: Space, history: StudyHistory, rng: np.random.Generator) -> Array:
-    """Return a random point that was not tried, if there is one."""
-    for row in space.draw(rng, _DRAWS):
+    """Return a random point, if possible one that was not tried."""
+    for row in space.draw(rng, _MAX_DRAWS):
         if space.key(row) not in history.taken:
             return space.representative(row)
     return np.asarray(candidates(space, history.taken, row, rng)[0])

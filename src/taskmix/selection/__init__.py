@@ -1,10 +1,13 @@
-"""Which examples are trained on: a selector picks examples across tasks inside one batch."""
+"""Selectors choose the examples of a batch, across tasks."""
 
-from taskmix.selection.base import Selection, Selector
-from taskmix.selection.mt_uncertainty import MTUncertainty
-from taskmix.selection.rules import Rule, code_rule, paper_rule
-from taskmix.selection.scores import example_scores
-from taskmix.selection.usage import Usage
+from taskmix.selection.base import Selection, Selector, Usage
+from taskmix.selection.mt_uncertainty import (
+    MTUncertainty,
+    Rule,
+    code_rule,
+    example_scores,
+    paper_rule,
+)
 
 SELECTORS: tuple[type[Selector], ...] = (MTUncertainty,)
 

@@ -1,16 +1,20 @@
-"""What every selector has in common."""
+"""The interface of a selector, its steps in the journal, and the share of data it has used."""
 
+import base64
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taskmix.errors import UserError
+from taskmix.records import UnitRecord, normalised
 from taskmix.run_info import RunInfo
-from taskmix.selection.scores import Score
+
+#: The measures of an example's uncertainty; see `example_scores`.
+ExampleScore = Literal["entropy", "bald"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -18,9 +22,8 @@ class Selection:
     """The examples of one training step.
 
     Args:
-        chosen: by task, their places among its candidates, the most wanted first; a task of which
-            nothing is wanted has an empty array.
-        candidates: by task, how many were scored for this step; 0 if an earlier step's were used.
+        chosen: for each task, the indices of the examples among its candidates, best first.
+        candidates: the number of candidates of each task that were scored for this step.
     """
 
     chosen: Mapping[str, NDArray[np.int64]]
@@ -28,25 +31,24 @@ class Selection:
 
     @property
     def counts(self) -> dict[str, int]:
-        """By task, how many examples are trained on."""
-        return {task: len(places) for task, places in self.chosen.items()}
+        """The number of examples of each task."""
+        return {task: len(indices) for task, indices in self.chosen.items()}
 
 
 class Selector(ABC):
-    """Says how many candidates to score, and which of them to train on.
+    """Base class of selectors, which choose the examples to train on from scored candidates.
 
-    Like a policy it decides and runs no loop: ask it for `candidates`, score them, let it `choose`,
-    train on what it chose. It is deterministic, holds no tensors and serialises to JSON. `score`
-    says how candidates are to be scored, and `passes` with how many dropout masks, where the score
-    needs several; `every` is how many steps come of one choice.
+    The trainer asks for the number of `candidates`, scores them by `score` (with `passes` dropout
+    masks if it needs several), and passes the scores to `choose`, which returns `every` training
+    steps. A selector is deterministic, holds no tensors, and its state serialises to JSON.
 
     Args:
         tasks: the names of the tasks, in the order of every array.
-        batch: examples in a training step.
+        batch: the number of examples in a training step.
     """
 
     name: ClassVar[str]
-    score: Score = "entropy"
+    score: ExampleScore = "entropy"
     passes: int = 8
     every: int = 1
 
@@ -55,40 +57,30 @@ class Selector(ABC):
             raise ValueError(f"tasks: expected different names, found {tasks!r}")
         if batch < 1:
             raise ValueError(f"batch: expected at least 1, found {batch}")
-        self._tasks = tuple(tasks)
-        self._batch = batch
+        self.tasks = tuple(tasks)
+        self.batch = batch
         self._scored = np.zeros(len(tasks), dtype=np.int64)
         self._chosen = np.zeros(len(tasks), dtype=np.int64)
 
     @classmethod
     def for_run(cls, info: RunInfo, **options: Any) -> Self:
-        """Return the selector that a run file means."""
+        """Create the selector of a run file."""
         return cls(info.tasks, info.batch, **options)
-
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        """The task names, in the order of every array."""
-        return self._tasks
-
-    @property
-    def batch(self) -> int:
-        """Examples in a training step."""
-        return self._batch
 
     @abstractmethod
     def candidates(self) -> dict[str, int]:
-        """Return by task, how many candidates to score for the next choice."""
+        """Return the number of candidates of each task to score for the next choice."""
 
     @abstractmethod
     def choose(self, scores: Mapping[str, NDArray[np.float64]]) -> list[Selection]:
-        """Return the training steps that come of these candidates, in order.
+        """Return the next training steps.
 
         Args:
-            scores: by task, its candidates' uncertainties on one scale, shape `(candidates,)`.
+            scores: the uncertainties of each task's candidates, shape `(candidates,)`.
         """
 
     def diagnostics(self) -> dict[str, Any]:
-        """Return by task, its share of all candidates and of all examples chosen so far."""
+        """Return each task's share of all candidates and of all examples chosen so far."""
         return {
             "candidate_share": self._shares(self._scored),
             "chosen_share": self._shares(self._chosen),
@@ -96,66 +88,134 @@ class Selector(ABC):
 
     def _shares(self, counts: NDArray[np.int64]) -> dict[str, float]:
         shares = counts / max(1, int(counts.sum()))
-        return dict(zip(self._tasks, shares.tolist(), strict=True))
+        return dict(zip(self.tasks, shares.tolist(), strict=True))
 
     def _count(self, selection: Selection) -> None:
-        self._scored += [selection.candidates[task] for task in self._tasks]
-        self._chosen += [len(selection.chosen[task]) for task in self._tasks]
+        self._scored += [selection.candidates[task] for task in self.tasks]
+        self._chosen += [len(selection.chosen[task]) for task in self.tasks]
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that changes over time, as JSON-able values."""
+        """Return everything that changes over time, as JSON-able values."""
         return {
-            "tasks": list(self._tasks),
+            "tasks": list(self.tasks),
             "scored": self._scored.tolist(),
             "chosen": self._chosen.tolist(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up the state of a selector with the same tasks and arguments."""
-        if list(state["tasks"]) != list(self._tasks):
+        """Load the state of a selector with the same tasks and arguments."""
+        if list(state["tasks"]) != list(self.tasks):
             raise ValueError(
-                f"state: expected the tasks {list(self._tasks)}, found {list(state['tasks'])}"
+                f"state: expected the tasks {list(self.tasks)}, found {list(state['tasks'])}"
             )
         self._scored = np.array(state["scored"], dtype=np.int64)
         self._chosen = np.array(state["chosen"], dtype=np.int64)
 
 
+@dataclass(frozen=True, slots=True)
+class SelectionStep(UnitRecord):
+    """A selector's step in the journal; `used` is the share of training examples used so far."""
+
+    kind = "selection"
+    candidates: dict[str, int]
+    chosen: dict[str, int]
+    used: float
+    losses: dict[str, float] = field(default_factory=dict)
+    tokens: int | None = None
+    seconds: float | None = None
+
+    def shares(self) -> Mapping[str, float]:
+        return normalised(self.chosen)
+
+    def training_losses(self) -> Mapping[str, float]:
+        return self.losses
+
+    def examples_of(self) -> Mapping[str, int]:
+        return self.chosen
+
+
+class Usage:
+    """Counts the training examples that have been used at least once.
+
+    The column "% data used" of table 1 in Pilault et al. (2021).
+
+    Args:
+        sizes: the number of training examples of each task.
+
+    >>> usage = Usage({"cola": 8, "rte": 2})
+    >>> usage.add("rte", np.array([0, 0, 1]))
+    >>> usage.fraction, usage.of("rte")
+    (0.2, 1.0)
+    """
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self._seen = {task: np.zeros(size, dtype=np.bool_) for task, size in sizes.items()}
+
+    def add(self, task: str, items: NDArray[np.int64]) -> None:
+        """Mark these examples of a task as used."""
+        self._seen[task][items] = True
+
+    def of(self, task: str) -> float:
+        """Return the share of a task's examples that have been used."""
+        return float(self._seen[task].mean())
+
+    @property
+    def fraction(self) -> float:
+        """The share of all examples that have been used."""
+        used = sum(int(seen.sum()) for seen in self._seen.values())
+        return used / sum(len(seen) for seen in self._seen.values())
+
+    def state_dict(self) -> dict[str, str]:
+        """Return one bit for each example, by task."""
+        return {
+            task: base64.b64encode(np.packbits(seen).tobytes()).decode()
+            for task, seen in self._seen.items()
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        for task, seen in self._seen.items():
+            bits = np.frombuffer(base64.b64decode(state[task]), dtype=np.uint8)
+            if len(bits) != -(-len(seen) // 8):
+                raise ValueError(f"state of {task}: expected {len(seen)} examples, found others")
+            seen[:] = np.unpackbits(bits, count=len(seen)).astype(np.bool_)
+
+
 def candidates_of(selector: Selector, step: int) -> dict[str, int]:
-    """Return how many candidates a selector wants of each task; raise if it does not say."""
-    found = selector.candidates()
+    """Return `selector.candidates()`, checked."""
+    counts = selector.candidates()
     if not (
-        isinstance(found, Mapping)
-        and set(found) == set(selector.tasks)
-        and all(isinstance(count, (int, np.integer)) and count >= 1 for count in found.values())
+        isinstance(counts, Mapping)
+        and set(counts) == set(selector.tasks)
+        and all(isinstance(count, (int, np.integer)) and count >= 1 for count in counts.values())
     ):
         raise UserError(
             f"selection {selector.name}, step {step}: expected candidates() to return a whole "
-            f"number above 0 for each of {', '.join(selector.tasks)}, found {found!r}"
+            f"number above 0 for each of {', '.join(selector.tasks)}, found {counts!r}"
         )
-    return dict(found)
+    return dict(counts)
 
 
 def steps_of(
     selector: Selector, scores: Mapping[str, NDArray[np.float64]], step: int
 ) -> list[Selection]:
-    """Return the steps that a selector makes of candidates; raise if it chose none of them."""
-    found = selector.choose(scores)
-    if not (isinstance(found, list) and found and all(_is_sound(each, scores) for each in found)):
+    """Return `selector.choose(scores)`, checked."""
+    steps = selector.choose(scores)
+    if not (isinstance(steps, list) and steps and all(_is_sound(step, scores) for step in steps)):
         raise UserError(
             f"selection {selector.name}, step {step}: expected choose() to return a list of "
-            f"Selections, each of some of the candidates' places by task, found {found!r:.200}"
+            f"Selections, each with the indices of some candidates by task, found {steps!r:.200}"
         )
-    return found
+    return steps
 
 
-def _is_sound(found: Any, scores: Mapping[str, NDArray[np.float64]]) -> bool:
-    """Return whether a step has examples, all of them among the candidates."""
-    if not isinstance(found, Selection) or set(found.chosen) != set(scores):
+def _is_sound(selection: Any, scores: Mapping[str, NDArray[np.float64]]) -> bool:
+    """Return whether a step has examples, and all of them are candidates."""
+    if not isinstance(selection, Selection) or set(selection.chosen) != set(scores):
         return False
-    places = {task: np.asarray(found.chosen[task]) for task in scores}
+    chosen = {task: np.asarray(selection.chosen[task]) for task in scores}
     inside = all(
-        each.dtype.kind in "iu" and ((each >= 0) & (each < len(scores[task]))).all()
-        for task, each in places.items()
-        if each.size
+        indices.dtype.kind in "iu" and ((indices >= 0) & (indices < len(scores[task]))).all()
+        for task, indices in chosen.items()
+        if indices.size
     )
-    return inside and any(each.size for each in places.values())
+    return inside and any(indices.size for indices in chosen.values())

@@ -1,36 +1,96 @@
-"""MT-Uncertainty sampling."""
+"""MT-Uncertainty sampling: trains on the most uncertain examples of all tasks."""
 
-from collections.abc import Mapping, Sequence
-from typing import Literal, get_args
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taskmix.errors import unknown
-from taskmix.selection.base import Selection, Selector
-from taskmix.selection.rules import RULES
-from taskmix.selection.scores import Score
+from taskmix.selection.base import ExampleScore, Selection, Selector
+from taskmix.uncertainty import bald, entropy, gaussian_bald, gaussian_entropy
+from taskmix.uncertainty.information import UNINFORMED_ENTROPY, numbers
+
+Scores = NDArray[np.float64]
+#: Computes utilities, comparable across tasks, from the normalised scores of each task.
+Rule = Callable[[Sequence[Scores]], list[Scores]]
+
+
+def paper_rule(scores: Sequence[Scores]) -> list[Scores]:
+    """Return the utilities U = H / (H' Ĥ), equations 4 and 5 of Pilault et al. (2021).
+
+    The scores are H / H'. Ĥ is left out, as it is the same for all candidates.
+    """
+    return list(scores)
+
+
+def code_rule(scores: Sequence[Scores]) -> list[Scores]:
+    """Return the utilities U = H/H' · mean(H/H') / max over tasks of mean(H/H').
+
+    The rule in the code of Pilault et al. (2021). It favours tasks with a high mean uncertainty, as
+    the paper says of its own rule.
+    """
+    means = [float(of_task.mean()) if len(of_task) else 0.0 for of_task in scores]
+    highest = max(means) or 1.0
+    return [of_task * (mean / highest) for of_task, mean in zip(scores, means, strict=True)]
+
+
+RULES: dict[str, Rule] = {"code": code_rule, "paper": paper_rule}
+
+
+def example_scores(
+    samples: Any, score: ExampleScore = "entropy", residual: float = 1.0
+) -> NDArray[np.float64]:
+    """Return the uncertainty of each example, from 0 (certain) to 1 (uninformed).
+
+    The score is H / H' with H' = log(classes), Pilault et al. (2021), equation 4; shape
+    `(examples,)`. BALD instead of H excludes the uncertainty that no training can remove. For a
+    regression, `gaussian_entropy` or `gaussian_bald` is divided by ½ log 2. A class counts if it
+    has a probability above 0 in some pass, so padding does not change a score.
+
+    Args:
+        samples: the predictions of each pass, shape `(passes, examples, classes)`; with one class,
+            the standardised means of a regression.
+        score: `entropy` of the mean prediction; or `bald`, the mutual information with the weights,
+            which needs several passes.
+        residual: the argument of `gaussian_entropy`, for the entropy of a regression.
+
+    >>> example_scores(np.array([[[0.5, 0.5], [1.0, 0.0]]])).tolist()
+    [1.0, 0.0]
+    >>> example_scores(np.array([[[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]]])).round(3).tolist()
+    [1.0, 0.937]
+    >>> example_scores(np.array([[[0.3]], [[0.3]]]), residual=1.0).round(9).tolist()
+    [1.0]
+    """
+    x = numbers(samples)
+    if x.shape[-1] == 1:
+        means = x[..., 0]
+        nats = gaussian_bald(means) if score == "bald" else gaussian_entropy(means, residual)
+        return np.minimum(nats / UNINFORMED_ENTROPY, 1.0)
+    nats = bald(x) if score == "bald" else entropy(x.mean(axis=0))
+    classes = (x > 0).any(axis=0).sum(axis=-1)
+    # With a single class, the score is 0 with any divisor.
+    return np.asarray(nats / np.log(np.maximum(classes, 2)))
 
 
 class MTUncertainty(Selector):
-    """Trains on the most uncertain of candidates that come in equal numbers from all tasks.
+    """Trains on the most uncertain candidates, of which each task has the same number.
 
-    Pilault et al. (2021), algorithm 1: score b candidates of each of T tasks, train on the best b
-    of the bT; the others are not returned. Utilities that are equal go to the earlier candidate and
-    then to the earlier task, so that tasks with equal scores get equal shares.
+    Pilault et al. (2021), algorithm 1: of b candidates from each task, train on the best b, and
+    discard the others. If utilities are equal, the earlier candidate and then the earlier task is
+    preferred, so that tasks with equal scores get equal shares.
 
-    With `every` = k, a pool is scored at once and the best kb of it make the next k steps. They are
-    dealt out like cards, the first of each k in rank to the first step: neighbours in rank tend to
-    be of one task, and dealt, every step is as mixed as the whole.
+    With `every` = k, the best kb candidates of a pool are the examples of the next k steps. Step i
+    gets the ranks i, i + k, i + 2k, …, because neighbours in rank are often of the same task.
 
     Args:
         tasks: the names of the tasks.
-        batch: examples in a training step.
-        rule: how candidates of different tasks are compared: `code` or `paper`.
-        score: what is measured of them: `entropy`, or `bald` by Monte-Carlo dropout.
-        every: steps that come of one scoring.
-        pool: candidates of each task in one scoring; kb if None. Fewer cost less and choose less.
-        passes: dropout masks, for what needs them: `bald`, and any regression.
+        batch: b, the number of examples in a training step.
+        rule: the comparison of candidates of different tasks: `code` or `paper`.
+        score: the uncertainty of an example: `entropy`, or `bald` by Monte-Carlo dropout.
+        every: k, the number of steps between two scorings.
+        pool: the number of candidates of each task in a scoring; kb if None.
+        passes: the number of dropout masks for `bald`, and for any score of a regression.
 
     >>> selector = MTUncertainty(["cola", "rte"], batch=2, rule="paper")
     >>> selector.candidates()
@@ -47,7 +107,7 @@ class MTUncertainty(Selector):
         tasks: Sequence[str],
         batch: int,
         rule: Literal["code", "paper"] = "code",
-        score: Score = "entropy",
+        score: ExampleScore = "entropy",
         every: int = 1,
         pool: int | None = None,
         passes: int = 8,
@@ -55,8 +115,8 @@ class MTUncertainty(Selector):
         super().__init__(tasks, batch)
         if rule not in RULES:
             raise unknown("rule", rule, RULES, "mt_uncertainty")
-        if score not in get_args(Score):
-            raise unknown("score", score, get_args(Score), "mt_uncertainty")
+        if score not in get_args(ExampleScore):
+            raise unknown("score", score, get_args(ExampleScore), "mt_uncertainty")
         if every < 1:
             raise ValueError(f"every: expected at least 1, found {every}")
         pool = every * batch if pool is None else pool
@@ -64,18 +124,13 @@ class MTUncertainty(Selector):
             raise ValueError(f"pool: expected enough for {every} x {batch} examples, found {pool}")
         if passes < 2:
             raise ValueError(f"passes: expected at least 2, found {passes}")
-        self.score = score
-        self.passes = passes
-        self._rule = RULES[rule]
-        self.every = every
-        self._pool = pool
+        self.score, self.passes, self.every = score, passes, every
+        self._rule, self._pool = RULES[rule], pool
 
     def candidates(self) -> dict[str, int]:
-        """Return the pool: as many of each task."""
         return dict.fromkeys(self.tasks, self._pool)
 
     def choose(self, scores: Mapping[str, NDArray[np.float64]]) -> list[Selection]:
-        """Return the next `every` steps."""
         ordered = [self._checked(task, scores) for task in self.tasks]
         utilities = self._rule(ordered)
         places = np.concatenate([np.arange(len(of_task)) for of_task in ordered])
@@ -87,22 +142,20 @@ class MTUncertainty(Selector):
         steps = []
         for first in range(min(self.every, len(best))):
             dealt = best[first :: self.every]
-            chosen = self._by_task(owners[dealt], places[dealt])
+            chosen = {
+                task: places[dealt][owners[dealt] == number]
+                for number, task in enumerate(self.tasks)
+            }
             steps.append(Selection(chosen, stale if first else fresh))
             self._count(steps[-1])
         return steps
 
-    def _checked(self, task: str, scores: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+    def _checked(self, task: str, scores: Mapping[str, Scores]) -> Scores:
         if task not in scores:
             raise ValueError(f"scores: expected those of {task}, found {', '.join(scores)}")
         of_task = np.asarray(scores[task], dtype=np.float64)
         if of_task.ndim != 1 or not np.all(np.isfinite(of_task)) or np.any(of_task < 0):
             raise ValueError(
-                f"scores of {task}: expected finite numbers from 0 on, one a candidate"
+                f"scores of {task}: expected a finite number, not below 0, for each candidate"
             )
         return of_task
-
-    def _by_task(
-        self, owners: NDArray[np.int64], places: NDArray[np.int64]
-    ) -> dict[str, NDArray[np.int64]]:
-        return {task: places[owners == number] for number, task in enumerate(self.tasks)}

@@ -1,4 +1,4 @@
-"""A new task for a trained conditioned model: zero-shot, few-shot, or on all of its data."""
+"""Adapt a trained conditioned model to a new task: zero-shot, few-shot, or on all of its data."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from taskmix.config import RunConfig, changed
+from taskmix.config import NamedTask, RunConfig, changed, task_entry
 from taskmix.errors import UserError, unknown
+from taskmix.tables import Column, Row, Table, hundredths
 
 if TYPE_CHECKING:
     from taskmix.models.multitask import MultiTaskModel
@@ -18,20 +19,13 @@ if TYPE_CHECKING:
 
 BEST = "best"
 RANDOM = "random"
-ROWS = 1000
+MAX_ROWS = 1000
 """Training rows that the zero-shot table is scored on, at most."""
 
 
 @dataclass(frozen=True)
 class ZeroShot:
-    """How a model answers a new task before it was trained on it.
-
-    Args:
-        row: the task whose embedding stands for the new one; `random` for a random one.
-        head: the task whose head answers.
-        score: the mean of the new task's metrics.
-        loss: the mean loss.
-    """
+    """The zero-shot score of a new task with the embedding and the head of other tasks."""
 
     row: str
     head: str
@@ -41,19 +35,26 @@ class ZeroShot:
 
 @dataclass(frozen=True)
 class Adapted:
-    """What `adapt` came to.
+    """The result of `adapt`: the tasks whose embedding and head initialised the new ones.
 
-    Args:
-        row: the task whose embedding the new task's started from; `random` for a random one.
-        head: the task whose head the new task's started from; None for a new one.
-        table: the zero-shot scores, the best first; empty where they were not needed.
-        finished: what the training came to; None where there was none.
+    A random embedding is called `random`, a random head None. The zero-shot table is empty where it
+    was not needed.
     """
 
     row: str
     head: str | None
     table: Sequence[ZeroShot]
     finished: "Finished | None"
+
+    def tables(self) -> list[Table]:
+        """Return the zero-shot scores as a table, if there are any."""
+        columns = [
+            Column("embedding of"),
+            Column("head of", left=True),
+            Column("zero-shot score", hundredths),
+        ]
+        rows: list[Row] = [[each.row, each.head, each.score] for each in self.table]
+        return [Table(columns, rows)] if rows else []
 
 
 def adapt(
@@ -69,27 +70,27 @@ def adapt(
     cache: Path | None = None,
     watchers: "Sequence[Watcher]" = (),
 ) -> Adapted:
-    """Give the conditioned model of a finished run one task more, as a run of its own.
+    """Add a task to the conditioned model of a finished run, and train it in a new run.
 
-    The task gets a row of the table of task embeddings and a head. The head starts from that of the
-    source where it fits, which is a head of the same kind that knows all labels. The run in
-    `folder` stays as it is; the one in `out` has its settings, and a model of all tasks.
+    The task gets a new row of the task embeddings and a new head. The head is initialised from the
+    source's if that has the same kind and all labels of the new task. The run in `folder` is not
+    changed; the run in `out` has its settings, and its model knows all tasks.
 
     Pilault et al. (2021) choose the embedding by a zero-shot table (their Table 8) and train on
-    0.1%, 1%, 10% and 100% of the data (Table 3). They score the table with a head that knows
-    nothing, on the dev set; here it is scored with trained heads that fit, on training rows.
+    0.1%, 1%, 10% and 100% of the data (Table 3). They score the table with an untrained head on the
+    dev set; here it is scored with the trained heads that fit, on training rows.
 
     Args:
         folder: the finished run.
-        task: the new task, as a run file says it.
+        task: the new task, as in a run file.
         out: the folder of the new run.
-        source: the task whose embedding the new one starts from, `random`, or `best`.
-        train_all: train all that the first run trained, not the new row and head alone.
-        fraction: the share of the training rows that are used; 0 scores zero-shot alone.
+        source: the task whose embedding initialises the new one, `random`, or `best`.
+        train_all: train all parameters that the first run trained, not the new row and head alone.
+        fraction: of the training rows that are used; 0 gives zero-shot scores only.
         sets: changes of the new run's configuration, such as `budget.steps=200`.
-        data: where the catalogue's files are, if not where the first run found them.
-        cache: the folder for what is computed once.
-        watchers: are told of all that happens.
+        data: the folder of the catalogue's files, if not that of the first run.
+        cache: the cache folder.
+        watchers: are notified of the run's progress.
     """
     from taskmix.config.overrides import with_sets
     from taskmix.training.folder import MODEL, config_of, finished
@@ -103,13 +104,13 @@ def adapt(
             f"{folder}: expected a task-conditioned model, trained with `model: {{conditional: "
             "true}`, found a plain one"
         )
-    config = with_sets(_config(before, task, data), sets)
-    config = changed(config, {"tasks": [_part(config, fraction)]}, "adapt")
+    config = with_sets(_adapted_config(before, task, data), sets)
+    config = changed(config, {"tasks": [_with_fraction(config, fraction)]}, "adapt")
     row, head, table = RANDOM, None, []
     if source != RANDOM or fraction == 0:
-        question = open_question(folder, config, cache)
-        table = question.zero_shot() if source == BEST or fraction == 0 else []
-        row, head = question.start(source, table)
+        probe = _load_probe(folder, config, cache)
+        table = probe.zero_shot() if source == BEST or fraction == 0 else []
+        row, head = probe.start(source, table)
     if fraction == 0:
         return Adapted(row, head, table, None)
     start = {
@@ -119,16 +120,17 @@ def adapt(
         "train_all": train_all,
     }
     model = config.model.model_dump() | {"adapt": start}
-    done = run(changed(config, {"model": model}, "adapt"), out, cache=cache, watchers=watchers)
-    return Adapted(row, head, table, done)
+    scores = run(changed(config, {"model": model}, "adapt"), out, cache=cache, watchers=watchers)
+    return Adapted(row, head, table, scores)
 
 
-def _config(before: RunConfig, task: str | Mapping[str, Any], data: str | None) -> RunConfig:
+def _adapted_config(
+    before: RunConfig, task: str | Mapping[str, Any], data: str | None
+) -> RunConfig:
     """Return the configuration of the new run: the settings of the first, and one task."""
-    entry = task if isinstance(task, str) else dict(task)
-    name = entry if isinstance(entry, str) else str(entry.get("name"))
+    entry = task_entry(task)
     values: dict[str, Any] = {
-        "name": f"{before.name}-{name.replace('/', '-')}",
+        "name": f"{before.name}-{entry.name.replace('/', '-')}",
         "tasks": [entry],
         "policy": {"name": "random"},
         "selection": None,
@@ -140,8 +142,8 @@ def _config(before: RunConfig, task: str | Mapping[str, Any], data: str | None) 
     return changed(before, values, "adapt")
 
 
-def _part(config: RunConfig, fraction: float) -> Any:
-    """Return the task's entry with the share of its training rows that is asked for."""
+def _with_fraction(config: RunConfig, fraction: float) -> Any:
+    """Return the task's entry, limited to a fraction of its training rows."""
     from taskmix.tasks.sizes import rows_of
     from taskmix.training.prepare import resolve
 
@@ -150,27 +152,19 @@ def _part(config: RunConfig, fraction: float) -> Any:
         raise UserError(f"fraction: expected a share from 0 to 1, found {fraction}")
     if fraction in (0, 1):
         return entry
-    if isinstance(entry, dict) and {"train", "hub"} & entry.keys():
+    if not isinstance(entry, NamedTask):
         raise UserError(
             "fraction: expected 1 for a task of one's own files, whose rows are chosen there, "
             f"found {fraction}"
         )
     [task] = resolve(config)
     rows = max(2, round(fraction * rows_of(task.split("train"))))
-    return (entry if isinstance(entry, dict) else {"name": entry}) | {"rows": rows}
+    return entry.model_copy(update={"rows": rows})
 
 
 @dataclass(frozen=True)
-class Question:
-    """A conditioned model and a task that it does not know yet.
-
-    Args:
-        model: the model, which stays as it is.
-        task: the new task; its kind has seen the training rows.
-        split: the training rows that zero-shot answers are scored on.
-        config: of the new run: the kind of head, the seed, the batch size.
-        device: where the model is.
-    """
+class _Probe:
+    """A trained conditioned model beside a new task, for zero-shot scores on training rows."""
 
     model: "MultiTaskModel"
     task: "Task"
@@ -179,14 +173,14 @@ class Question:
     device: Any
 
     def heads(self) -> list[str]:
-        """Return the tasks whose heads can answer the new one."""
+        """Return the tasks whose heads fit the new one."""
         from taskmix.models.adapting import fits
 
-        probe = self._with(None, None)
-        return [name for name in self.model.kinds if fits(probe, name, self.task.name)]
+        model = self._extended(None, None)
+        return [name for name in self.model.kinds if fits(model, name, self.task.name)]
 
     def zero_shot(self) -> list[ZeroShot]:
-        """Return how each embedding, and a random one, answers with each head, the best first."""
+        """Score each embedding, and a random one, with each head that fits; the best first."""
         heads = self.heads()
         if not heads:
             raise UserError(
@@ -194,11 +188,11 @@ class Question:
                 "its kind with all of its labels; start from a task or from a random embedding"
             )
         rows = [*self.model.kinds, RANDOM]
-        found = [self._scored(row, head) for row in rows for head in heads]
-        return sorted(found, key=lambda each: -each.score)
+        scores = [self._score(row, head) for row in rows for head in heads]
+        return sorted(scores, key=lambda result: -result.score)
 
     def start(self, source: str, table: Sequence[ZeroShot]) -> tuple[str, str | None]:
-        """Return the tasks whose embedding and head the new task starts from."""
+        """Return the tasks whose embedding and head initialise those of the new task."""
         if source == BEST:
             return table[0].row, table[0].head
         if source == RANDOM:
@@ -207,33 +201,26 @@ class Question:
             raise unknown("task", source, [*self.model.kinds, RANDOM, BEST], "--from")
         return source, source if source in self.heads() else None
 
-    def _scored(self, row: str, head: str) -> ZeroShot:
+    def _score(self, row: str, head: str) -> ZeroShot:
         from taskmix.training.evaluation import evaluate
 
-        probe = self._with(None if row == RANDOM else row, head)
-        scores = evaluate(probe, self.task, self.split, self.config.evaluate.batch, self.device)
+        model = self._extended(None if row == RANDOM else row, head)
+        scores = evaluate(model, self.task, self.split, self.config.evaluate.batch, self.device)
         return ZeroShot(row, head, scores.score, scores.loss)
 
-    def _with(self, row: str | None, head: str | None) -> "MultiTaskModel":
-        """Return a copy of the model that knows the new task."""
+    def _extended(self, row: str | None, head: str | None) -> "MultiTaskModel":
+        """Return a copy of the model with the new task added."""
         from taskmix.models.adapting import add_task
 
-        probe, task, config = copy.deepcopy(self.model), self.task, self.config
-        add_task(probe, config.model, task.name, task.kind, row=row, head=head, seed=config.seed)
-        return probe
+        model, task, config = copy.deepcopy(self.model), self.task, self.config
+        add_task(model, config.model, task.name, task.kind, row=row, head=head, seed=config.seed)
+        return model
 
 
-def open_question(folder: Path, config: RunConfig, cache: Path | None = None) -> Question:
-    """Return a finished run's model beside a new task.
-
-    Args:
-        folder: the finished run.
-        config: of the new run, with the new task alone.
-        cache: the folder for what is computed once.
-    """
+def _load_probe(folder: Path, config: RunConfig, cache: Path | None) -> _Probe:
     from taskmix.models import saving
-    from taskmix.training.engine import pick_device
     from taskmix.training.folder import MODEL
+    from taskmix.training.loading import pick_device
     from taskmix.training.prepare import read_split, resolve
 
     device = pick_device(config.device)
@@ -241,4 +228,4 @@ def open_question(folder: Path, config: RunConfig, cache: Path | None = None) ->
     [task] = resolve(config)
     train = read_split(task, "train", tokenizer, cache)
     task = replace(task, kind=task.kind.fit(train.items))
-    return Question(model.to(device), task, train.at_most(ROWS), config, device)
+    return _Probe(model.to(device), task, train.at_most(MAX_ROWS), config, device)

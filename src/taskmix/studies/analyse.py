@@ -1,4 +1,4 @@
-"""What a task-conditioned model made of its tasks: the analysis of Pilault et al. (2021)."""
+"""The analysis of a task-conditioned model and its tasks by Pilault et al. (2021)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskmix.errors import UserError
+from taskmix.tables import Column, Table, hundredths
 from taskmix.tasks.difficulty import Difficulty, task_difficulty
 from taskmix.training.folder import finished
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from taskmix.models.conditioned import ConditionedTextEncoder
     from taskmix.training.inference import TrainedRun
 
-EXAMPLES = 500
+MAX_EXAMPLES = 500
 """Dev examples of each task that its covariance is computed from, at most."""
 
 Floats = NDArray[np.float64]
@@ -27,17 +28,18 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Analysis:
-    """What there is to say about the tasks of a finished run.
+    """The scores, difficulties and similarities of the tasks of a finished run.
 
     Args:
         scores: by task, its dev score.
-        single: by task, its score in a run of that task alone; empty where there are none.
-        difficulty: by task, how difficult its data are; None where it does not choose a class.
-        before: covariance similarity between tasks of what the embeddings give, shape
+        single: by task, its score in a single-task run; empty where there are none.
+        difficulty: by task, the difficulty of its data; None for a task that is no classification.
+        before: covariance similarities of the tasks' inputs to the conditional alignment, shape
             `(tasks, tasks)`; None for a plain model.
-        after: the same behind the conditional alignment.
-        parameters: of the encoder and what conditions it; None for a plain model.
-        heads: by task, the parameters of its head.
+        after: the same of its outputs.
+        parameters: the number in the encoder and in its conditional modules; None for a plain
+            model.
+        heads: by task, the number of parameters of its head.
     """
 
     scores: Mapping[str, float]
@@ -63,9 +65,54 @@ class Analysis:
         """The tasks at or above their single-task score: a column of Table 4."""
         return at_or_above(self.scores, self.single)
 
+    def tables(self) -> list[Table]:
+        """Return a row for each task, and the parameters of a conditioned model."""
+        columns = [
+            Column("task"),
+            Column("score", hundredths),
+            Column("alone", hundredths),
+            Column("difficulty", ".2f"),
+            Column("similarity before", ".3f"),
+            Column("after", ".3f"),
+            Column("head parameters", ","),
+        ]
+        before, after = self._mean_similarities(self.before), self._mean_similarities(self.after)
+        rows = [
+            [
+                task,
+                self.scores[task],
+                self.single.get(task),
+                None if (difficulty := self.difficulty[task]) is None else difficulty.total,
+                before[k],
+                after[k],
+                self.heads[task],
+            ]
+            for k, task in enumerate(self.tasks)
+        ]
+        parameters = [] if self.parameters is None else [self.parameters.table()]
+        return [Table(columns, rows), *parameters]
+
+    def facts(self) -> dict[str, str]:
+        """Return the numbers that describe the whole model, by name."""
+        facts = {"task σ": hundredths(self.sigma)}
+        if self.single:
+            facts["at or above single-task"] = f"{len(self.reached)} of {len(self.single)} tasks"
+        if self.parameters is not None:
+            facts["parameters"] = f"{self.parameters.ratio:.3f} x the encoder's"
+            facts["trained a task"] = f"{self.parameters.trained_per_task:.3f} x the encoder's"
+        return facts
+
+    def _mean_similarities(self, values: Floats | None) -> list[float | None]:
+        """Return the mean similarity of each task to the others, where there are others."""
+        count = len(self.tasks)
+        if values is None or count < 2:
+            return [None] * count
+        means: list[float | None] = ((values.sum(1) - values.diagonal()) / (count - 1)).tolist()
+        return means
+
 
 def task_sigma(scores: Mapping[str, float]) -> float:
-    """Return the standard deviation of scores across tasks, those of the run being all there are.
+    """Return the population standard deviation of scores across tasks.
 
     >>> task_sigma({"cola": 0.5, "rte": 0.7})
     0.09999...
@@ -74,7 +121,7 @@ def task_sigma(scores: Mapping[str, float]) -> float:
 
 
 def at_or_above(scores: Mapping[str, float], single: Mapping[str, float]) -> list[str]:
-    """Return the tasks whose score is at or above that of training on the task alone.
+    """Return the tasks whose score is at or above their single-task score.
 
     >>> at_or_above({"cola": 0.5, "rte": 0.7, "qqp": 0.9}, {"cola": 0.6, "rte": 0.7})
     ['rte']
@@ -87,17 +134,17 @@ def analyse(
     single: Sequence[Path | str] = (),
     *,
     data: str | None = None,
-    examples: int = EXAMPLES,
+    examples: int = MAX_EXAMPLES,
     cache: Path | None = None,
 ) -> Analysis:
     """Analyse a finished run.
 
     Args:
         folder: the run folder.
-        single: folders of finished runs of one task each, to compare with.
-        data: where the tasks' files are now, if they have moved.
+        single: folders of finished single-task runs, to compare with.
+        data: the folder of the tasks' files, if they have moved.
         examples: dev examples of each task that its covariance is computed from, at most.
-        cache: the folder for what is computed once.
+        cache: the cache folder.
     """
     from taskmix.models.conditional import count_parameters
     from taskmix.models.conditioned import ConditionedTextEncoder
@@ -116,7 +163,7 @@ def analyse(
         before, after = alignment_similarities(trained, model.encoder, examples, cache)
         parameters = count_parameters(model.encoder.model)
     return Analysis(
-        {name: found.score for name, found in trained.result.tasks.items()},
+        {name: scores.score for name, scores in trained.result.tasks.items()},
         single_scores(single, list(trained.tasks)),
         {name: task_difficulty(task) for name, task in trained.tasks.items()},
         before,
@@ -127,8 +174,8 @@ def analyse(
 
 
 def single_scores(folders: Sequence[Path | str], tasks: Sequence[str]) -> dict[str, float]:
-    """Return by task its score in the run of that task alone, of the folders' runs."""
-    found = {}
+    """Return the scores of single-task runs by task, for the tasks in question."""
+    single = {}
     for folder in folders:
         scores = finished(Path(folder)).tasks
         if len(scores) != 1:
@@ -137,36 +184,30 @@ def single_scores(folders: Sequence[Path | str], tasks: Sequence[str]) -> dict[s
             )
         [(task, score)] = scores.items()
         if task in tasks:
-            found[task] = score.score
-    return found
+            single[task] = score.score
+    return single
 
 
 def alignment_similarities(
     trained: "TrainedRun",
     encoder: "ConditionedTextEncoder",
-    examples: int = EXAMPLES,
+    examples: int = MAX_EXAMPLES,
     cache: Path | None = None,
 ) -> tuple[Floats, Floats]:
     """Return the covariance similarities of tasks before and after the conditional alignment.
 
     Equation 7; Figure 6 of the paper. A task's inputs are the mean vectors of its dev sequences.
-
-    Args:
-        trained: the run.
-        encoder: of its model.
-        examples: dev examples of each task, at most.
-        cache: the folder for what is computed once.
     """
     from taskmix.models.conditional import covariance_similarities
 
-    pairs = [_entering(trained, encoder, task, examples, cache) for task in trained.tasks]
+    pairs = [_mean_vectors(trained, encoder, task, examples, cache) for task in trained.tasks]
     before, after = (
         covariance_similarities([pair[side] for pair in pairs]).numpy() for side in (0, 1)
     )
     return before, after
 
 
-def _entering(
+def _mean_vectors(
     trained: "TrainedRun",
     encoder: "ConditionedTextEncoder",
     task: str,
@@ -182,13 +223,13 @@ def _entering(
     from taskmix.training.prepare import read_split
 
     split = read_split(trained.task(task), "dev", trained.tokenizer, cache).at_most(examples)
-    place = encoder.model.task_embeddings.index(task)
+    task_id = encoder.model.task_embeddings.index(task)
     device = next(encoder.parameters()).device
     sides: tuple[list[Tensor], list[Tensor]] = ([], [])
     for batch in dev_batches(task, split.items, 64, device):
         ids, mask = batch.inputs["input_ids"], batch.inputs["attention_mask"]
-        task_ids = torch.full((len(ids),), place, device=device)
-        found = encoder.model.entering(ids, task_ids, batch.inputs.get(SEGMENTS))
-        for side, tokens in zip(sides, found, strict=True):
+        task_ids = torch.full((len(ids),), task_id, device=device)
+        vectors = encoder.model.entering(ids, task_ids, batch.inputs.get(SEGMENTS))
+        for side, tokens in zip(sides, vectors, strict=True):
             side.append(pool(tokens, mask, None, "mean").cpu())
     return torch.cat(sides[0]), torch.cat(sides[1])

@@ -1,28 +1,51 @@
-"""Several contestants on the same tasks at the same budget."""
+"""Compare contestants on the same tasks at the same budget."""
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from taskmix.config import OF_MACHINE, Objective, RunConfig, changed, decided_by
+from taskmix.config import (
+    OF_MACHINE,
+    Objective,
+    RunConfig,
+    changed,
+    decided_by,
+    dump,
+    parse,
+    read_yaml,
+)
 from taskmix.errors import UserError, unknown
 from taskmix.families import FAMILIES
-from taskmix.studies.paired import LOSSES, SCORES, Difference, Unit, differences
+from taskmix.files import write_whole
+from taskmix.studies.locks import FileLocks
+from taskmix.studies.paired import (
+    LOSSES,
+    SCORES,
+    Difference,
+    Unit,
+    differences,
+    how_tested,
+    interval_words,
+    p_words,
+)
+from taskmix.studies.workers import Runner, check_same_settings, helpers
+from taskmix.tables import Column, Table, TableCell, Value
 
 if TYPE_CHECKING:
-    from optuna.trial import Trial
     from torch import nn
 
     from taskmix.tasks.task import Task
     from taskmix.training.folder import Finished
     from taskmix.training.watching import Watcher
 
-LONGEST = 80
-"""Characters in a folder's name; a policy of many numbers has more than file systems take."""
+SETTINGS = "compare.yaml"
+"""The run file that all runs of a comparison's folder share, whatever its decider and seed."""
+LOCKS = ".locks"
+MAX_NAME = 80
+"""Characters of a folder's name; the label of a policy with many numbers is too long for one."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +57,14 @@ class Comparison:
         folders: by contestant, their folders.
         baseline: the contestant that the others are compared with; the first if None.
         objective: what all runs are for; None means the mean score over all tasks.
+        seeds: by contestant, the seeds of its runs; the same for all contestants if empty.
     """
 
     runs: Mapping[str, Sequence["Finished"]]
     folders: Mapping[str, Sequence[Path]]
     baseline: str | None = None
     objective: Objective | None = None
+    seeds: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @property
     def tasks(self) -> list[str]:
@@ -81,8 +106,86 @@ class Comparison:
             policy: self.outcome(policy) if task is None else self.value(policy, task)
             for policy in self.runs
         }
-        by_seed = {policy: dict(enumerate(found)) for policy, found in scores.items()}
-        return differences(by_seed, self.baseline or next(iter(self.runs)))
+        by_seed = {
+            policy: dict(zip(self.seeds.get(policy) or range(len(values)), values, strict=True))
+            for policy, values in scores.items()
+        }
+        return differences(by_seed, self._against)
+
+    def all_differences(self) -> list[tuple[str, dict[str, Difference]]]:
+        """Return the differences in the measure that contestants are judged by, then by task."""
+        measure = "mean" if self.objective is None else self.objective.words
+        by_task = ((task, self.differences(task)) for task in self.tasks)
+        return [(measure, self.differences()), *by_task]
+
+    @property
+    def _against(self) -> str:
+        return self.baseline or next(iter(self.runs))
+
+    def tables(self) -> list[Table]:
+        """Return the scores, and the differences to the baseline if there is anyone to compare."""
+        return [self.scores_table(), *self.differences_tables()]
+
+    def scores_table(self) -> Table:
+        """Return a row for each task: contestants are few, tasks may be many."""
+        unit = self.unit
+        values = [(task, [self.value(name, task) for name in self.runs]) for task in self.tasks]
+        if unit is SCORES:
+            values.append(("mean", [self.score(name) for name in self.runs]))
+        if self.objective is not None:
+            values.append((self.objective.words, [self.outcome(name) for name in self.runs]))
+        rows: list[list[Value]] = [
+            [name, *(unit.spread(seeds) for seeds in row)] for name, row in values
+        ]
+        best = {(i, j) for i, (_, row) in enumerate(values) for j in _best(row)}
+        rows.append(["seeds", *(len(runs) for runs in self.runs.values())])
+        for way in ("forward", "backward"):
+            passed = (mean(getattr(run, way) for run in runs) for runs in self.runs.values())
+            rows.append([f"examples {way}", *passed])
+        return Table(
+            [Column("task"), *(Column(name, ",.0f") for name in self.runs)],
+            rows,
+            "Loss by task" if unit is LOSSES else "Scores",
+            frozenset(best),
+            totals=len(rows) - len(self.tasks),
+        )
+
+    def differences_tables(self) -> list[Table]:
+        """Return the table of differences to the baseline; none if there is nobody to compare."""
+        (name, judged), *by_task = self.all_differences()
+        unit = self.unit
+        if not judged:
+            return []
+        rows: list[list[Value]] = [
+            [
+                row,
+                *(
+                    TableCell(interval_words(each, unit), each.mean)
+                    for each in by_contestant.values()
+                ),
+            ]
+            for row, by_contestant in [*by_task, (name, judged)]
+        ]
+        rows.append(["p", *(TableCell(p_words(each), each.p) for each in judged.values())])
+        rows.append(["seeds", *(each.seeds for each in judged.values())])
+        told = {k for k, each in enumerate(judged.values(), 1) if each.significant}
+        return [
+            Table(
+                [Column(f"{unit.better} {self._against}"), *map(Column, judged)],
+                rows,
+                f"Differences to {self._against}",
+                frozenset((row, k) for row in (len(by_task), len(by_task) + 1) for k in told),
+                totals=3,
+                notes=(how_tested(judged),),
+            )
+        ]
+
+
+def _best(values: Sequence[Sequence[float]]) -> list[int]:
+    """Return the columns with the highest mean, counted from 1; none where all are equal."""
+    means = [mean(seeds) for seeds in values]
+    best = [k for k, value in enumerate(means, 1) if value == max(means)]
+    return best if len(best) < len(means) else []
 
 
 def unit_of(objective: Objective | None) -> Unit:
@@ -91,9 +194,7 @@ def unit_of(objective: Objective | None) -> Unit:
 
 
 def label(decider: Mapping[str, Any]) -> str:
-    """Return what tables and folders call a decider: the user's name for it, if there is one.
-
-    Otherwise that is its own name and what was asked of it.
+    """Return a decider's name in tables and folders: the user's, else its name and options.
 
     >>> label({"name": "temperature", "temperature": 2})
     'temperature(temperature=2)'
@@ -108,74 +209,16 @@ def label(decider: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Job:
-    """One run of a comparison.
-
-    Args:
-        label: of the decider.
-        config: of the run.
-        folder: of the run.
-    """
+    """One run of a comparison."""
 
     label: str
     config: RunConfig
     folder: Path
 
     @property
-    def key(self) -> str:
-        """What a study calls it.
-
-        A name of the user's own does not say what was asked of the decider. So that results of
-        another decider of that name are never taken for this one's, the key does.
-        """
-        decider = self.config.decider
-        asked = f"-{_digest(json.dumps(decider, sort_keys=True))}" if "as" in decider else ""
-        return f"{self.folder.parent.name}{asked}/{self.folder.name}"
-
-
-@dataclass(frozen=True)
-class Jobs:
-    """The runs of a comparison, and what each of them needs.
-
-    Args:
-        config: what they have in common.
-        jobs: the runs.
-        model: makes the module of one's own that each run starts from.
-        tasks: tasks made in Python.
-        cache: the folder for what is computed once.
-        watch: makes the watcher of each run from its configuration and a title.
-    """
-
-    config: RunConfig
-    jobs: Sequence[Job]
-    model: "Callable[[], nn.Module] | None" = None
-    tasks: "Sequence[Task] | Mapping[str, Task]" = ()
-    cache: Path | None = None
-    watch: "Callable[[RunConfig, str], Watcher] | None" = None
-
-    def check(self) -> None:
-        """Raise if the options of a decider are wrong, hours before its turn comes."""
-        from taskmix.config import build_decider
-        from taskmix.training.prepare import run_info_before
-        from taskmix.training.run import by_name
-
-        info = run_info_before(self.config, by_name(self.tasks), self.cache)
-        for config in {job.label: job.config for job in self.jobs}.values():
-            build_decider(config, info)
-
-    def run(self, job: Job) -> "Finished":
-        """Train, or go on with what is in the job's folder."""
-        from taskmix.training.run import run
-
-        title = f"{job.label}, seed {job.config.seed}"
-        return run(
-            job.config,
-            job.folder,
-            model=self.model() if self.model is not None else None,
-            tasks=self.tasks,
-            resume=True,
-            cache=self.cache,
-            watchers=[self.watch(job.config, title)] if self.watch is not None else (),
-        )
+    def name(self) -> str:
+        """The run folder's path within the comparison's folder."""
+        return f"{self.folder.parent.name}/{self.folder.name}"
 
 
 def compare(
@@ -185,103 +228,75 @@ def compare(
     out: Path | str,
     *,
     baseline: str | None = None,
-    storage: str | None = None,
     workers: int = 1,
     model: "Callable[[], nn.Module] | None" = None,
     tasks: "Sequence[Task] | Mapping[str, Task]" = (),
     cache: Path | None = None,
     watch: "Callable[[RunConfig, str], Watcher] | None" = None,
 ) -> Comparison:
-    """Run each decider with each seed at the same budget; what is done is not done again.
+    """Run each decider with each seed at the same budget.
+
+    Runs that are finished are not run again, so a comparison can be resumed, and extended by seeds
+    and deciders. Several calls with the same folder, on one machine or on several that share a
+    disk, divide the runs among them: each run is locked by the worker that trains it, and the run
+    of a worker that was killed is resumed by another one.
 
     Args:
-        config: what the runs have in common, as `run` takes it.
-        deciders: policies, selectors or weightings: names, or mappings of a name and options; `as`
-            among them is the name that tables, pages and folders call it by.
-        seeds: paired: a seed means the same first weights and data order under every decider.
+        config: the configuration that the runs share, as `run` takes it.
+        deciders: policies, selectors or weightings: names, or mappings of a name and options; the
+            option `as` is the name used in tables, pages and folders.
+        seeds: paired: a seed gives every decider the same initial weights and data order.
         out: the folder of the runs.
-        baseline: what the others are compared with: the name of one of the deciders; the first if
-            None.
-        storage: URL of a storage that calls on several machines share the runs through, see
-            `taskmix.autosem`.
-        workers: processes on this machine; see `taskmix.autosem`.
-        model: makes the module of one's own that each run starts from.
+        baseline: the decider that the others are compared with, by its name; the first if None.
+        workers: processes on this machine. With more than one, tasks, model and watch are sent to
+            other processes: they have to be functions and classes of a module.
+        model: makes the user's own module that each run starts from.
         tasks: tasks made in Python.
-        cache: the folder for what is computed once, encoded splits above all.
+        cache: the cache folder, for encoded splits above all.
         watch: makes the watcher of each run from its configuration and a title.
     """
     from taskmix.training.run import configured
 
-    out, asked = Path(out), configured(config, tasks)
-    against = check_contestants(asked, deciders, baseline)
-    asks = [_job(asked, decider, seed, out) for seed in seeds for decider in deciders]
-    jobs = Jobs(asked, asks, model, tasks, cache, watch)
-    jobs.check()
-    if storage is None and workers == 1:
-        return _compared(((job, jobs.run(job)) for job in asks), against, asked.objective)
-    from taskmix.studies.storage import default_url
-    from taskmix.studies.workers import helpers
-
-    url = storage or default_url(out)
-    with helpers(workers - 1, share, jobs, url):
-        return _compared(share(jobs, url), against, asked.objective)
-
-
-def share(jobs: Jobs, url: str) -> "list[tuple[Job, Finished]]":
-    """Do a worker's part of a comparison, and return all finished runs.
-
-    Args:
-        jobs: the runs.
-        url: of the storage that the workers share.
-    """
-    from taskmix.studies.storage import open_storage
-    from taskmix.studies.workers import SLOT, SharedStudy, Slot
-    from taskmix.training.folder import finished_from
-
-    by_key = {job.key: job for job in jobs.jobs}
-
-    def play(trial: "Trial") -> float:
-        done = jobs.run(by_key[trial.user_attrs[SLOT]])
-        trial.set_user_attr("finished", asdict(done))
-        return done.score if done.objective is None else done.objective
-
-    with open_storage(url) as storage:
-        study = SharedStudy(storage, f"compare/{jobs.config.name}")
-        study.for_purpose(_common(jobs.config))
-        study.prepare([Slot(key) for key in by_key])
-        study.work(play, list(by_key))
-        done = study.finished()
-    return [(job, finished_from(done[key].user_attrs["finished"])) for key, job in by_key.items()]
+    out, shared = Path(out), configured(config, tasks)
+    against = check_contestants(shared, deciders, baseline)
+    jobs = [_job(shared, decider, seed, out) for seed in seeds for decider in deciders]
+    runner, locks = Runner(model, tasks, cache, watch), FileLocks(out / LOCKS)
+    _check_deciders(shared, jobs, runner)
+    with locks.wait(SETTINGS):
+        _check_settings(shared, out / SETTINGS)
+    with helpers(workers - 1, run_jobs, jobs, runner, locks):
+        finished = run_jobs(jobs, runner, locks)
+    runs: dict[str, list[Finished]] = {}
+    folders: dict[str, list[Path]] = {}
+    seeds_of: dict[str, list[int]] = {}
+    for job in jobs:
+        runs.setdefault(job.label, []).append(finished[job.name])
+        folders.setdefault(job.label, []).append(job.folder)
+        seeds_of.setdefault(job.label, []).append(job.config.seed)
+    return Comparison(runs, folders, against, shared.objective, seeds_of)
 
 
-def _common(config: RunConfig) -> dict[str, Any]:
-    """Return what all runs of a comparison have to agree on, on whatever machine."""
-    common: dict[str, Any] = config.model_dump(
-        mode="json", exclude={*FAMILIES, *OF_MACHINE, "seed"}
-    )
-    return common
-
-
-def _job(asked: RunConfig, decider: str | Mapping[str, Any], seed: int, out: Path) -> Job:
-    own = changed(decided_by(asked, decider, Path(), "compare"), {"seed": seed}, "compare")
-    name = label(own.decider)
-    return Job(name, own, out / _folder(name) / f"seed-{seed}")
+def run_jobs(jobs: Sequence[Job], runner: Runner, locks: FileLocks) -> "dict[str, Finished]":
+    """Run the jobs that no other worker has locked, until all are finished; return the scores."""
+    by_name = {job.name: job for job in jobs}
+    finished: dict[str, Finished] = {}
+    while remaining := [name for name in by_name if name not in finished]:
+        with locks.first_free(remaining) as name:
+            job = by_name[name]
+            title = f"{job.label}, seed {job.config.seed}"
+            # A run that another worker has finished meanwhile returns its scores at once.
+            finished[name] = runner.run(job.config, job.folder, title)
+    return finished
 
 
 def check_contestants(
     config: RunConfig, deciders: Sequence[str | Mapping[str, Any]], baseline: str | None = None
 ) -> str:
-    """Return the name of the baseline, or raise unless contestants can be told apart by name.
-
-    Args:
-        config: what the runs have in common.
-        deciders: as `compare` takes them.
-        baseline: the name that is asked for; the first if None.
-    """
+    """Return the name of the baseline; raise unless the names of the contestants differ."""
     names = [label(decided_by(config, each, Path(), "compare").decider) for each in deciders]
     if not names:
         raise UserError("compare: expected at least one contestant, found none")
-    folders = [_folder(name) for name in names]
+    folders = [_folder_name(name) for name in names]
     for name, folder in zip(names, folders, strict=True):
         if folders.count(folder) > 1:
             raise UserError(
@@ -293,23 +308,41 @@ def check_contestants(
     return baseline if baseline is not None else names[0]
 
 
-def _compared(
-    done: "Iterable[tuple[Job, Finished]]", baseline: str, objective: Objective | None
-) -> Comparison:
-    runs: dict[str, list[Finished]] = {}
-    folders: dict[str, list[Path]] = {}
-    for job, finished in done:
-        runs.setdefault(job.label, []).append(finished)
-        folders.setdefault(job.label, []).append(job.folder)
-    return Comparison(runs, folders, baseline, objective)
+def _job(shared: RunConfig, decider: str | Mapping[str, Any], seed: int, out: Path) -> Job:
+    config = changed(decided_by(shared, decider, Path(), "compare"), {"seed": seed}, "compare")
+    name = label(config.decider)
+    return Job(name, config, out / _folder_name(name) / f"seed-{seed}")
 
 
-def _folder(name: str) -> str:
+def _check_deciders(config: RunConfig, jobs: Sequence[Job], runner: Runner) -> None:
+    """Raise if the options of a decider are wrong, hours before its turn comes."""
+    from taskmix.config import build_decider
+    from taskmix.training.prepare import by_name, run_info_before
+
+    info = run_info_before(config, by_name(runner.tasks), runner.cache)
+    for contestant in {job.label: job.config for job in jobs}.values():
+        build_decider(contestant, info)
+
+
+def _check_settings(config: RunConfig, path: Path) -> None:
+    """Keep the configuration in the folder; raise if the runs there were begun with another."""
+    if not path.exists():
+        write_whole(path, dump(config))
+        return
+    known = _shared_settings(parse(read_yaml(path), str(path)))
+    check_same_settings(str(path), known, _shared_settings(config), "choose another folder")
+
+
+def _shared_settings(config: RunConfig) -> dict[str, Any]:
+    """Return the settings that all runs of a comparison agree on, on any machine."""
+    settings: dict[str, Any] = config.model_dump(
+        mode="json", exclude={*FAMILIES, *OF_MACHINE, "seed"}
+    )
+    return settings
+
+
+def _folder_name(name: str) -> str:
     plain = "".join(c if c.isalnum() or c in "_-=.," else "-" for c in name).strip("-")
-    if len(plain) <= LONGEST:
+    if len(plain) <= MAX_NAME:
         return plain
-    return f"{plain[:LONGEST]}-{_digest(name)}"
-
-
-def _digest(text: str) -> str:
-    return blake2b(text.encode(), digest_size=4).hexdigest()
+    return f"{plain[:MAX_NAME]}-{blake2b(name.encode(), digest_size=4).hexdigest()}"

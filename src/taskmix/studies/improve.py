@@ -1,4 +1,4 @@
-"""Estimating and improving policies from the journals of finished runs."""
+"""Estimate and improve policies from the journals of finished runs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -28,6 +28,8 @@ from taskmix.offpolicy import (
 )
 from taskmix.policies import Policy
 from taskmix.run_info import RunInfo
+from taskmix.studies.workers import Runner, check_same_settings
+from taskmix.tables import Column, Row, Table
 from taskmix.training.folder import JOURNAL, SCORES
 
 if TYPE_CHECKING:
@@ -35,21 +37,15 @@ if TYPE_CHECKING:
 
 REWARDS: Mapping[str, Reward] = {"room_left": room_left, "prediction_gain": prediction_gain}
 SETTINGS = "improve.yaml"
-#: The first line of a policy file, by which one that taskmix wrote is known; `digest` is the rest's.
-MARK = "# Written by taskmix improve ({digest}); a file that was changed since is not overwritten."
+FIRST_LINE = (
+    "# Written by taskmix improve ({hash}); a file that was changed since is not overwritten."
+)
+"""Of a policy file, with a hash of the other lines: tells a file of ours from a user's."""
 
 
 @dataclass(frozen=True)
 class ImproveSettings:
-    """How policies are learned from runs.
-
-    Args:
-        entropy_weight: λ, or `auto`.
-        solver: `exact` or `cmaes`.
-        pool: `own`, `balance` or `last`.
-        phases: more than one for a policy that changes in the course of training.
-        reward: `room_left` (equation 16 of Glover and Hokamp, 2019) or `prediction_gain`.
-    """
+    """The settings of `taskmix.offpolicy.improve`, and the name of the reward."""
 
     entropy_weight: float | Literal["auto"] = "auto"
     solver: str = "exact"
@@ -60,13 +56,7 @@ class ImproveSettings:
 
 @dataclass(frozen=True)
 class Share:
-    """A task's part of the draws.
-
-    Args:
-        task: its name.
-        before: how much of the logged draws it had.
-        now: how much of them the policy gives it, on the mean over the run.
-    """
+    """A task's share of the logged draws, and its mean share under the policy."""
 
     task: str
     before: float
@@ -75,34 +65,43 @@ class Share:
 
 @dataclass(frozen=True)
 class PolicyEstimate:
-    """A policy, and what the journals say of it.
+    """A policy, and the estimate of its mean reward in the states that the runs visited.
 
-    Args:
-        policy: as a run file's `policy:` takes it.
-        shares: of each task.
-        earned: the mean reward of a logged step.
-        estimate: what the policy would have earned at the states that the runs visited; for one
-            that was learned here, by draws that it was not learned from.
-        steps: how many were logged.
-        entropy_weight: the λ it was learned with; None if it was not learned here.
+    The estimate of a policy that was learned here is from draws that it was not learned from.
     """
 
     policy: Mapping[str, Any]
     shares: tuple[Share, ...]
-    earned: float
+    earned: float  # the mean reward of a logged step
     estimate: Estimate
     steps: int
-    entropy_weight: float | None = None
+    entropy_weight: float | None = None  # None for a policy that was not learned here
+
+    def tables(self) -> list[Table]:
+        """Return the shares of the tasks before and now, with the estimate in sentences."""
+        estimate = self.estimate
+        interval = "no interval: too few decisions"
+        if estimate.interval is not None:
+            interval = "95% interval {:.4f} to {:.4f}".format(*estimate.interval)
+        learned = self.entropy_weight is not None
+        source = ", by draws it was not learned from" if learned else ""
+        notes = [
+            f"Reward of a step: {self.earned:.4f} earned, {estimate.value:.4f} estimated for this "
+            f"policy ({interval}){source}.",
+            "That is at the states that these runs visited; a training of its own comes to others.",
+            f"Effective sample size: {estimate.effective_sample_size:.0f} of {estimate.decisions} "
+            f"decisions ({self.steps} steps).",
+        ]
+        if learned:
+            notes.append(f"Entropy weight: {self.entropy_weight:g}.")
+        columns = [Column("task"), Column("share before", ".4f"), Column("share now", ".4f")]
+        rows: list[Row] = [[share.task, share.before, share.now] for share in self.shares]
+        return [Table(columns, rows, notes=tuple(notes))]
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One run of the loop.
-
-    Args:
-        folder: of the run.
-        learned: the policy that it followed; None for the first run.
-    """
+    """One run of the loop, and the policy that it followed if that was learned."""
 
     folder: Path
     learned: PolicyEstimate | None
@@ -116,7 +115,7 @@ def logs_of(runs: Sequence[Path], reward: str = "room_left") -> list[Log]:
 
 
 def read_policy(path: Path, run: Path) -> tuple[dict[str, Any], Policy]:
-    """Return a policy file, and its policy as it would be in this run."""
+    """Return the content of a policy file, and the policy that it makes in this run."""
     spec = read_yaml(path)
     if "name" not in spec:
         raise UserError(f"{path}: expected the key name, found {', '.join(spec) or 'none'}")
@@ -126,14 +125,8 @@ def read_policy(path: Path, run: Path) -> tuple[dict[str, Any], Policy]:
 def write_policy(
     path: Path, shares: Sequence[Mapping[str, float]], force: bool = False
 ) -> dict[str, Any]:
-    """Write what a run file's `policy:` takes: one distribution, or one for each phase.
-
-    Args:
-        path: the policy file.
-        shares: by task its probability, for each phase.
-        force: overwrite a file that `taskmix improve` did not write, or that was changed since.
-    """
-    check_free(path, force)
+    """Write a policy file with the probabilities of each phase, and return its content."""
+    check_overwrite(path, force)
     spec: dict[str, Any] = (
         {"name": "fixed", "probabilities": dict(shares[0])}
         if len(shares) == 1
@@ -141,25 +134,25 @@ def write_policy(
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump(spec, sort_keys=False, allow_unicode=True)
-    write_whole(path, f"{_mark(text)}\n{text}")
+    write_whole(path, f"{_first_line(text)}\n{text}")
     return spec
 
 
-def check_free(path: Path, force: bool = False) -> None:
-    """Refuse to write over a file that is not a policy file as `taskmix improve` wrote it."""
+def check_overwrite(path: Path, force: bool = False) -> None:
+    """Raise if the file is no policy file of ours, or was changed since it was written."""
     if force or not path.exists():
         return
-    found = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-    first, _, rest = found.partition("\n")
-    if first != _mark(rest):
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    first, _, rest = text.partition("\n")
+    if first != _first_line(rest):
         raise UserError(
             f"{path}: expected no file, or one that taskmix improve wrote, found another; choose "
             "another name, or overwrite it with --force"
         )
 
 
-def _mark(text: str) -> str:
-    return MARK.format(digest=blake2b(text.encode(), digest_size=8).hexdigest())
+def _first_line(text: str) -> str:
+    return FIRST_LINE.format(hash=blake2b(text.encode(), digest_size=8).hexdigest())
 
 
 def estimate_runs(
@@ -169,7 +162,7 @@ def estimate_runs(
     pool: str = "own",
     reward: str = "room_left",
 ) -> PolicyEstimate:
-    """Return what a policy file's policy would have earned in these runs."""
+    """Estimate the mean reward of a policy file's policy in these runs."""
     logs = logs_of(runs, reward)
     spec, built = read_policy(policy, runs[0])
     result = estimate(logs, built, method, pool=pool)
@@ -179,15 +172,8 @@ def estimate_runs(
 def improve_runs(
     runs: Sequence[Path], to: Path, settings: ImproveSettings | None = None, force: bool = False
 ) -> PolicyEstimate:
-    """Learn a policy from runs, oldest first, and write it to a policy file.
-
-    Args:
-        runs: run folders or journals.
-        to: the policy file.
-        settings: how the policy is learned.
-        force: overwrite a file that `taskmix improve` did not write.
-    """
-    check_free(to, force)
+    """Learn a policy from run folders or journals, oldest first, and write a policy file."""
+    check_overwrite(to, force)
     settings = settings or ImproveSettings()
     logs = logs_of(runs, settings.reward)
     how = (settings.solver, settings.pool, settings.phases)
@@ -208,55 +194,36 @@ def improve_loop(
     force: bool = False,
     watch: "Callable[[RunConfig, str], Watcher] | None" = None,
 ) -> list[Stage]:
-    """Run, improve from all runs so far, run again; what is done already is not done again.
+    """Run, improve from all runs so far, run again; finished runs are not run again.
 
     The first run is in `out/run-0`; policy i is learned from the runs before it, written to
-    `out/policy-i.yaml`, and followed by the run in `out/run-i`. Each run has a seed of its own, so
-    that pooled logs do not tell the same chances twice.
-
-    Args:
-        config: the first run, with the policy to start from.
-        iterations: how often to improve.
-        out: the folder of it all.
-        settings: how the policies are learned.
-        force: overwrite policy files that `taskmix improve` did not write.
-        watch: makes the watcher of each run from its configuration and a title.
+    `out/policy-i.yaml`, and followed by the run in `out/run-i`. Each run has another seed, so that
+    the pooled logs are independent samples.
     """
-    settings = settings or ImproveSettings()
-    _same_settings(out, settings)
+    settings, runner = settings or ImproveSettings(), Runner(watch=watch)
+    _check_settings(out / SETTINGS, settings)
     folders = [out / f"run-{i}" for i in range(iterations + 1)]
-    _run(config, folders[0], watch)
+    _run(runner, config, folders[0])
     stages = [Stage(folders[0], None)]
     for i in range(1, iterations + 1):
         learned = improve_runs(folders[:i], out / f"policy-{i}.yaml", settings, force)
-        fresh = config.model_copy(update={"seed": config.seed + i})
-        again = decided_by(fresh, learned.policy, out, f"policy-{i}.yaml")
-        _run(again, folders[i], watch)
+        reseeded = config.model_copy(update={"seed": config.seed + i})
+        _run(runner, decided_by(reseeded, learned.policy, out, f"policy-{i}.yaml"), folders[i])
         stages.append(Stage(folders[i], learned))
     return stages
 
 
-def _run(
-    config: RunConfig, folder: Path, watch: "Callable[[RunConfig, str], Watcher] | None"
-) -> None:
-    """Run a configuration in a folder, unless that is done."""
-    from taskmix.training.run import run
-
+def _run(runner: Runner, config: RunConfig, folder: Path) -> None:
     if not (folder / SCORES).exists():
-        watchers = [watch(config, folder.name)] if watch is not None else []
-        run(config, folder, resume=True, watchers=watchers)
+        runner.run(config, folder, folder.name)
 
 
-def _same_settings(out: Path, settings: ImproveSettings) -> None:
-    """Keep the settings in the folder; refuse to go on with others."""
-    kept = out / SETTINGS
-    if kept.exists() and read_yaml(kept) != asdict(settings):
-        raise UserError(
-            f"{kept}: expected the settings that this loop was begun with, found others asked for; "
-            "choose another folder"
-        )
-    out.mkdir(parents=True, exist_ok=True)
-    write_whole(kept, yaml.safe_dump(asdict(settings), sort_keys=False))
+def _check_settings(path: Path, settings: ImproveSettings) -> None:
+    """Keep the settings in the folder; raise if the loop was begun with others."""
+    if path.exists():
+        check_same_settings(str(path), read_yaml(path), asdict(settings), "choose another folder")
+    else:
+        write_whole(path, yaml.safe_dump(asdict(settings), sort_keys=False))
 
 
 def _built(spec: Mapping[str, Any], run: Path, where: str) -> Policy:
@@ -270,7 +237,7 @@ def _built(spec: Mapping[str, Any], run: Path, where: str) -> Policy:
 
 
 def _run_info(run: Path) -> RunInfo:
-    """Return what the run told its policy, from its journal."""
+    """Return the run's information for its policy, from its journal."""
     path = run / JOURNAL if run.is_dir() else run
     opening = next(iter(read_latest(path)), None)
     if not isinstance(opening, Opening):

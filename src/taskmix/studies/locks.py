@@ -1,13 +1,15 @@
 """Locks between workers that end with the process that holds them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
+
+from taskmix.errors import UserError
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -16,15 +18,15 @@ Held = AbstractContextManager[object]
 """A lock that is held; leaving it releases the lock."""
 
 _KEEPALIVE = "-c tcp_keepalives_idle=60 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3"
-"""A machine that vanished without a word has lost its locks after 90 seconds."""
+"""The server drops a connection, and its lock, after 90 seconds without an answer."""
 
 
 class Locks(ABC):
     """Named locks, each held by at most one worker.
 
     The operating system or the database server releases a lock when its holder's process ends,
-    however it ends. So whoever gets the lock of an unfinished piece of work knows that nobody else
-    is at it, without a clock.
+    however it ends. So the worker that gets the lock of an unfinished run is the only one that
+    works on it, and no heartbeat is needed.
     """
 
     @abstractmethod
@@ -35,12 +37,21 @@ class Locks(ABC):
     def wait(self, name: str) -> Held:
         """Return the lock as soon as nobody else holds it."""
 
+    @contextmanager
+    def first_free(self, names: Sequence[str]) -> Iterator[str]:
+        """Hold the first lock that is free, and yield its name; if none is, wait for the first."""
+        for name in names:
+            held = self.take(name)
+            if held is not None:
+                break
+        else:
+            name, held = names[0], self.wait(names[0])
+        with held:
+            yield name
+
 
 class FileLocks(Locks):
-    """Locks in a folder, for the workers of one machine.
-
-    Args:
-        folder: of the lock files; made if it is not there.
+    """Locks as files in a folder, for workers that share the folder.
 
     >>> import tempfile
     >>> locks = FileLocks(Path(tempfile.mkdtemp()))
@@ -53,7 +64,6 @@ class FileLocks(Locks):
         self._folder = folder
 
     def take(self, name: str) -> Held | None:
-        """Return the lock, or None if another worker holds it."""
         lock = self._lock(name)
         try:
             lock.acquire(timeout=0)
@@ -62,15 +72,18 @@ class FileLocks(Locks):
         return _released(lock)
 
     def wait(self, name: str) -> Held:
-        """Return the lock as soon as nobody else holds it."""
         lock = self._lock(name)
         lock.acquire()
         return _released(lock)
 
     def _lock(self, name: str) -> FileLock:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        digest = blake2b(name.encode(), digest_size=8).hexdigest()
-        return FileLock(self._folder / f"{digest}.lock")
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"{self._folder.parent}: expected a folder to write to, {error.strerror}"
+            ) from None
+        return FileLock(self._folder / f"{_hash(name).hex()}.lock")
 
 
 @contextmanager
@@ -84,11 +97,8 @@ def _released(lock: FileLock) -> Iterator[None]:
 class PostgresLocks(Locks):
     """Advisory locks of a PostgreSQL server, for the workers of any number of machines.
 
-    Each lock that is held has a connection of its own; the server releases the lock when the
-    connection ends.
-
-    Args:
-        url: of the database.
+    Each lock that is held has its own connection; the server releases the lock when the connection
+    ends.
     """
 
     def __init__(self, url: "URL") -> None:
@@ -100,22 +110,24 @@ class PostgresLocks(Locks):
         )
 
     def take(self, name: str) -> Held | None:
-        """Return the lock, or None if another worker holds it."""
-        return self._called("SELECT pg_try_advisory_lock(:key)", name)
+        return self._acquired("SELECT pg_try_advisory_lock(:key)", name)
 
     def wait(self, name: str) -> Held:
-        """Return the lock as soon as nobody else holds it."""
-        held = self._called("SELECT pg_advisory_lock(:key) IS NOT NULL", name)
+        held = self._acquired("SELECT pg_advisory_lock(:key) IS NOT NULL", name)
         assert held is not None
         return held
 
-    def _called(self, statement: str, name: str) -> Held | None:
-        """Return the lock with the connection that holds it, or None if the answer is no."""
+    def _acquired(self, statement: str, name: str) -> Held | None:
+        """Return the connection that holds the lock, or None if the statement returned false."""
         from sqlalchemy import text
 
-        key = int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), signed=True)
+        key = int.from_bytes(_hash(name), signed=True)
         with ExitStack() as opened:
             connection = opened.enter_context(self._engine.connect())
             if not connection.execute(text(statement), {"key": key}).scalar():
                 return None
             return opened.pop_all()
+
+
+def _hash(name: str) -> bytes:
+    return blake2b(name.encode(), digest_size=8).digest()

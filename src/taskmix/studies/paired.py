@@ -5,34 +5,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean, stdev
 
+from taskmix.tables import UNKNOWN, TableCell
+
 LEVEL = 0.95
-"""Of intervals."""
+"""The confidence level of intervals."""
 ALPHA = 1 - LEVEL
-"""The false-alarm rate of the test."""
-LEAST_SEEDS = 2
-"""Seeds that an interval needs; fewer show no noise."""
+"""The significance level of the test."""
+MIN_SEEDS = 2
+"""Seeds that an interval needs."""
 _ROUNDING = 1e-9
-"""Differences of scores that are nearer to each other than this are equal but for rounding."""
+"""Score differences below this are rounding errors."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """How tables give what contestants are judged by, of which more is better.
+    """The format of values in tables; of the values themselves, higher is better."""
 
-    Args:
-        factor: what is shown for 1; below 0 where less of it is better.
-        digits: behind the point.
-        words: what it is called.
-        better: where a better contestant is, seen from the baseline.
-    """
-
-    factor: float
+    factor: float  # negative where a lower value shown is better
     digits: int
     words: str
-    better: str
+    better: str  # "above" or "below": the side of the baseline where a better contestant is shown
 
     def level(self, value: float) -> str:
-        """Return a value as tables give it.
+        """Return a value as tables show it.
 
         >>> SCORES.level(0.6625), LOSSES.level(-5.9443)
         ('66.2', '5.944')
@@ -40,13 +35,24 @@ class Unit:
         return f"{self.factor * value:.{self.digits}f}"
 
     def range(self, values: Sequence[float]) -> str:
-        """Return the lowest and the highest of some values, as they are shown.
+        """Return the lowest and the highest value shown.
 
         >>> SCORES.range([0.7, 0.5, 0.6]), LOSSES.range([-5.5, -5.9])
         ('50.0 to 70.0', '5.500 to 5.900')
         """
         low, high = sorted((min(values), max(values)), key=lambda value: self.factor * value)
         return f"{self.level(low)} to {self.level(high)}"
+
+    def spread(self, values: Sequence[float]) -> TableCell:
+        """Return the mean over the seeds, with their range where there are several.
+
+        >>> SCORES.spread([0.5, 0.7]).text
+        '60.0 (50.0 to 70.0)'
+        """
+        text = self.level(mean(values))
+        if len(values) > 1:
+            text += f" ({self.range(values)})"
+        return TableCell(text, mean(values))
 
     def difference(self, value: float) -> str:
         """Return by how much a contestant is better.
@@ -59,87 +65,74 @@ class Unit:
 
 SCORES = Unit(100, 1, "in hundredths", "above")
 LOSSES = Unit(-1, 3, "in nats", "below")
-"""Of the negative of a loss."""
+"""The values are negated losses."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How much a contestant is above the baseline, over the seeds that both were run with.
-
-    Args:
-        mean: of the differences.
-        seeds: how many there are.
-        low: the lower end of the 95% interval of this difference alone; None where there is none.
-        high: its upper end.
-        p: of the paired t-test, corrected for the number of contestants; None where there is none.
-    """
+    """The mean difference of a contestant to the baseline, over the seeds of both."""
 
     mean: float
     seeds: int
-    low: float | None = None
+    low: float | None = None  # of the 95% interval of this difference alone
     high: float | None = None
-    p: float | None = None
+    p: float | None = None  # of the paired t-test, corrected for the number of contestants
 
     @property
     def significant(self) -> bool:
-        """Whether the corrected test tells the contestant from the baseline."""
+        """Whether the corrected test rejects that contestant and baseline are equal."""
         return self.p is not None and self.p < ALPHA
 
 
 def differences(scores: Mapping[str, Mapping[int, float]], baseline: str) -> dict[str, Difference]:
-    """Return how much each contestant is above the baseline.
+    """Return the difference of each contestant to the baseline, from scores by name and seed.
 
     The test is Student's paired t-test of each contestant with the baseline, corrected by Holm's
-    method (1979). With 3 to 10 seeds nothing else serves: a test of signs or ranks has no result
-    below 0.05 with fewer than 6 seeds, and a test that pools the contestants' variances (Dunnett's)
-    counts on variances that are alike, which those of a fixed and of a learned policy are not.
-    Holm's method holds however the contestants depend on each other, as they do through the
-    baseline that they share.
+    method (1979). Comparisons have 3 to 10 seeds: a sign test or rank test has no result below 0.05
+    with fewer than 6 seeds, and Dunnett's test assumes equal variances, which a fixed and a learned
+    policy do not have. Holm's method holds for dependent tests, and these share a baseline.
 
-    Args:
-        scores: by contestant, its score with each seed.
-        baseline: the contestant that the others are compared with.
-
-    >>> found = differences({"random": {1: 0.50, 2: 0.52}, "mine": {1: 0.54, 2: 0.58}}, "random")
-    >>> round(found["mine"].mean, 3), round(found["mine"].p, 3)
+    >>> scores = {"random": {1: 0.50, 2: 0.52}, "mine": {1: 0.54, 2: 0.58}}
+    >>> mine = differences(scores, "random")["mine"]
+    >>> round(mine.mean, 3), round(mine.p, 3)
     (0.05, 0.126)
     """
-    against = scores[baseline]
-    found = {
-        name: _difference([score - against[seed] for seed, score in own.items() if seed in against])
-        for name, own in scores.items()
-        if name != baseline and own.keys() & against.keys()
+    base = scores[baseline]
+    uncorrected = {
+        name: _difference([score - base[seed] for seed, score in by_seed.items() if seed in base])
+        for name, by_seed in scores.items()
+        if name != baseline and by_seed.keys() & base.keys()
     }
-    corrected = holm([each.p for each in found.values()])
+    corrected = holm([difference.p for difference in uncorrected.values()])
     return {
-        name: replace(each, p=p) for (name, each), p in zip(found.items(), corrected, strict=True)
+        name: replace(difference, p=p)
+        for (name, difference), p in zip(uncorrected.items(), corrected, strict=True)
     }
 
 
-def _difference(found: Sequence[float]) -> Difference:
+def _difference(by_seed: Sequence[float]) -> Difference:
     """Return the mean with its interval and the p-value of the t-test, before any correction."""
     from scipy.special import stdtr, stdtrit  # Student's distribution, and its inverse
 
-    seeds, middle = len(found), mean(found)
-    if seeds < LEAST_SEEDS:
+    seeds, middle = len(by_seed), mean(by_seed)
+    if seeds < MIN_SEEDS:
         return Difference(middle, seeds)
-    error = stdev(found) / math.sqrt(seeds)
+    error = stdev(by_seed) / math.sqrt(seeds)
     if error > _ROUNDING:
         half = float(stdtrit(seeds - 1, (1 + LEVEL) / 2)) * error
         p = 2 * float(stdtr(seeds - 1, -abs(middle) / error))
         return Difference(middle, seeds, middle - half, middle + half, p)
     if abs(middle) <= _ROUNDING:  # the same runs under two names
         return Difference(middle, seeds, middle, middle, 1.0)
-    # Coarse scores may differ by the same amount with every seed: that shows no noise to
-    # measure a difference by.
+    # Coarse scores may differ by the same amount with every seed; their noise is unknown.
     return Difference(middle, seeds)
 
 
 def holm(ps: Sequence[float | None]) -> list[float | None]:
-    """Return p-values that are corrected for their number (Holm 1979).
+    """Return p-values corrected for multiple tests (Holm 1979).
 
-    The smallest of m is multiplied by m, the next by m - 1, and so on; none falls below one that is
-    smaller. One that is missing counts as a contestant and stays missing.
+    The smallest of m is multiplied by m, the next by m - 1, and so on, and none may fall below the
+    one before it. A missing p-value counts as a test and stays missing.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
@@ -165,20 +158,20 @@ def interval_words(found: Difference, unit: Unit = SCORES) -> str:
 
 
 def p_words(found: Difference) -> str:
-    """Return a p-value as tables give it.
+    """Return a p-value as tables show it.
 
     >>> p_words(Difference(0.1, 3, 0.0, 0.2, p=0.0312)), p_words(Difference(0.1, 1))
     ('0.031', '–')
     """
     if found.p is None:
-        return "–"
+        return UNKNOWN
     return "<0.001" if found.p < 0.001 else f"{found.p:.3f}"
 
 
 def how_tested(found: Mapping[str, Difference]) -> str:
     """Return one sentence on the test, or on why there is none."""
-    seeds = max((each.seeds for each in found.values()), default=0)
-    if seeds < LEAST_SEEDS:
+    seeds = max((difference.seeds for difference in found.values()), default=0)
+    if seeds < MIN_SEEDS:
         return (
             "With one seed there is no interval and no test of the differences; run more seeds, "
             "five or more to tell small differences from chance."

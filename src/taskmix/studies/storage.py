@@ -1,4 +1,4 @@
-"""Where studies live: an SQLite file, or a PostgreSQL server that several machines share."""
+"""Storage of Optuna studies: an SQLite file, or a PostgreSQL server for several machines."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,19 +14,14 @@ if TYPE_CHECKING:
     from sqlalchemy import URL
 
 FILE = "study.db"
-"""The SQLite file of a study that names no storage."""
-_PATIENCE = 60
+"""The SQLite file in a study's folder."""
+_TIMEOUT = 60
 """Seconds that a worker waits for another one's transaction."""
 
 
 @dataclass(frozen=True)
 class Storage:
-    """An open storage; leaving its context closes it.
-
-    Args:
-        trials: Optuna's part of it.
-        locks: who is at work on what.
-    """
+    """Optuna's storage of trials with the workers' locks; leaving its context closes it."""
 
     trials: "RDBStorage"
     locks: Locks
@@ -40,16 +35,11 @@ class Storage:
 
 
 def default_url(folder: Path) -> str:
-    """Return the URL of the SQLite file in a study's folder."""
     return f"sqlite:///{folder.resolve() / FILE}"
 
 
 def open_storage(url: str) -> Storage:
-    """Open a storage, or raise one sentence about why it cannot be used.
-
-    Args:
-        url: as SQLAlchemy writes it: `sqlite:///PATH` or `postgresql://USER@HOST/DATABASE`.
-    """
+    """Open the storage of a URL, `sqlite:///PATH` or `postgresql://USER@HOST/DATABASE`."""
     _check_installed()
     parsed = _parsed(url)
     shown = parsed.render_as_string(hide_password=True)
@@ -68,7 +58,7 @@ def _sqlite(url: "URL", shown: str) -> Storage:
     file.parent.mkdir(parents=True, exist_ok=True)
     locks = FileLocks(file.with_name(f"{file.name}.locks"))
     with locks.wait("tables"):
-        trials = RDBStorage(str(url), engine_kwargs={"connect_args": {"timeout": _PATIENCE}})
+        trials = RDBStorage(str(url), engine_kwargs={"connect_args": {"timeout": _TIMEOUT}})
     return Storage(trials, locks)
 
 
@@ -95,7 +85,7 @@ def _parsed(url: str) -> "URL":
     except ArgumentError:
         parsed = None
     if parsed is None or parsed.get_backend_name() not in ("sqlite", "postgresql"):
-        # What cannot be read may hold a password.
+        # A URL that cannot be parsed is not shown: it may hold a password.
         found = "another" if parsed is None else f"{parsed.get_backend_name()!r}"
         raise UserError(
             f"storage: expected a URL that begins with sqlite:/// or postgresql://, found {found}"
@@ -105,26 +95,28 @@ def _parsed(url: str) -> "URL":
 
 @contextmanager
 def _one_sentence(shown: str) -> Iterator[None]:
-    """Say what a database or Optuna has against a URL in one sentence."""
+    """Turn the errors of a database or of Optuna into one sentence."""
     from optuna.exceptions import StorageInternalError
     from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
     try:
         yield
     except ImportError:
-        raise UserError(f"storage {shown}: needs psycopg; pip install 'taskmix[postgres]'") from None
-    except RuntimeError as error:  # Optuna's word for another version of its tables
-        raise UserError(f"storage {shown}: {_first(error)}") from None
+        raise UserError(
+            f"storage {shown}: needs psycopg; pip install 'taskmix[postgres]'"
+        ) from None
+    except RuntimeError as error:  # raised by Optuna for tables of another version
+        raise UserError(f"storage {shown}: {_first_line(error)}") from None
     except (SQLAlchemyError, StorageInternalError) as error:
         cause = error.__cause__ if isinstance(error, StorageInternalError) else error
-        why = cause.orig if isinstance(cause, DBAPIError) else cause
+        reason = cause.orig if isinstance(cause, DBAPIError) else cause
         raise UserError(
             f"storage {shown}: expected a database with Optuna's tables or room for them,"
-            f" found: {_first(why)}"
+            f" found: {_first_line(reason)}"
         ) from None
 
 
-def _first(error: object) -> str:
+def _first_line(error: object) -> str:
     return " ".join(str(error).split("\n")[0].split())
 
 
@@ -132,6 +124,4 @@ def _check_installed() -> None:
     from importlib.util import find_spec
 
     if any(find_spec(library) is None for library in ("optuna", "botorch")):
-        raise UserError(
-            "storage: a study with several workers needs optuna; pip install 'taskmix[search]'"
-        )
+        raise UserError("storage: a search needs optuna; pip install 'taskmix[search]'")

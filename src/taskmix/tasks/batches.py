@@ -3,42 +3,35 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from taskmix.errors import UserError
 from taskmix.rng import stream
 from taskmix.tasks.encoding import MASK
 from taskmix.tasks.kinds.base import Array
 
 WINDOW = 64
 FROZEN_STATES = "frozen_states"
-"""The input that holds what an encoder's frozen layers gave for each token."""
+"""The input that holds the output of an encoder's frozen layers for each token."""
 
 Indices = NDArray[np.int64]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskItems:
-    """The items of one task in a batch.
-
-    Args:
-        task: the task's name.
-        items: which ones, shape `(items,)`.
-        columns: what only this task's head and loss read: by name, its targets; or, for a task made
-            in Python, whatever its collate function gives.
-        rows: where its sequences or images stand in the batch's inputs.
-        length: tokens of its longest sequence; 0 where there is no text.
-        share: how much of the task's items in the whole batch these are: the weight of their mean
-            loss in that of the whole batch. 0 for an item that is only passed along.
-    """
+    """The items of one task in a batch."""
 
     task: str
     items: Indices
-    columns: Any
-    rows: slice
-    length: int = 0
+    columns: Any  # targets by name; of a task made in Python, the rest of its collate's output
+    rows: slice  # of its sequences or images in the batch's inputs
+    length: int = 0  # tokens of its longest sequence; 0 where there is no text
+    # The fraction of the task's items in the whole batch, which weighs their mean loss; 0 for an
+    # item that only keeps a rank busy.
     share: float = 1.0
 
 
@@ -46,33 +39,28 @@ class TaskItems:
 class Batch:
     """Items of one task or of several; iterating gives the items of each task.
 
-    Where several ranks train together, the arrays are those of one rank's part of the batch, and
-    the numbers are those of the whole batch.
-
-    Args:
-        parts: the items of each task.
-        inputs: by name, what the encoder reads of all of them, one below the other.
-        tokens: how many tokens the encoder reads of the whole batch, padding left out.
-        whole: by task, how many items the whole batch has; None if these are all of them.
+    With several ranks, the arrays are those of one rank's part, the numbers those of the whole.
     """
 
     parts: tuple[TaskItems, ...]
-    inputs: dict[str, Any]
-    tokens: int = 0
-    whole: Mapping[str, int] | None = None
+    inputs: dict[str, Any]  # inputs of the encoder by name, the rows of all tasks stacked
+    tokens: int = 0  # without padding
+    whole: Mapping[str, int] | None = None  # items of each task; None if `parts` has them all
+    pieces: tuple["Batch", ...] = ()  # smaller batches that pass the model one by one; or none
 
     def __iter__(self) -> Iterator[TaskItems]:
         return iter(self.parts)
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """By task, how many items the whole batch has."""
-        own = {part.task: len(part.items) for part in self.parts}
-        return own if self.whole is None else self.whole
+        """The number of items of each task in the whole batch."""
+        if self.whole is not None:
+            return self.whole
+        return {part.task: len(part.items) for part in self.parts}
 
     @property
     def examples(self) -> int:
-        """How many items the whole batch has."""
+        """The number of items in the whole batch."""
         return sum(self.sizes.values())
 
     @property
@@ -82,7 +70,7 @@ class Batch:
 
     @property
     def counts(self) -> bool:
-        """Whether any of the items is more than passed along."""
+        """Whether any of the items has a weight in the loss."""
         return any(part.share for part in self.parts)
 
     def with_shares(self, shares: Mapping[str, float]) -> "Batch":
@@ -91,48 +79,46 @@ class Batch:
         return replace(self, parts=tuple(parts))
 
     def mapped(self, change: Callable[[Any], Any]) -> "Batch":
-        """Return the batch with every array changed, such as put on a device."""
-        parts = (replace(part, columns=_mapped(part.columns, change)) for part in self.parts)
-        return replace(self, parts=tuple(parts), inputs=_mapped(self.inputs, change))
+        """Return the batch with a function applied to every array, such as a move to a device."""
+        parts = (replace(part, columns=map_arrays(part.columns, change)) for part in self.parts)
+        pieces = tuple(piece.mapped(change) for piece in self.pieces)
+        inputs = map_arrays(self.inputs, change)
+        return replace(self, parts=tuple(parts), inputs=inputs, pieces=pieces)
 
 
-def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Return nested mappings and sequences with every array in them changed."""
+def map_arrays(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Apply a function to every array in nested mappings and sequences."""
     match value:
         case Mapping():
-            return {key: _mapped(each, change) for key, each in value.items()}
+            return {key: map_arrays(item, change) for key, item in value.items()}
         case list() | tuple():
-            return [_mapped(each, change) for each in value]
+            return [map_arrays(item, change) for item in value]
     return change(value) if hasattr(value, "dtype") else value
 
 
 class Items(Protocol):
-    """Examples of one task that batches are made of: encoded rows, or a data set in Python."""
+    """The examples of one task: encoded rows, or a data set in Python."""
 
     def __len__(self) -> int: ...
 
     def lengths(self) -> Indices:
-        """Return the tokens of each item, shape `(items,)`; ones where there is no text."""
+        """Return the number of tokens of each item, shape `(items,)`; ones without texts."""
 
     def batch(self, items: Indices) -> tuple[dict[str, Array], Any]:
-        """Return what the encoder reads of these items, and their other columns."""
+        """Return the encoder's inputs for these items, and their other columns."""
 
     @property
     def pads(self) -> Mapping[str, int]:
-        """By input, what fills a short row."""
+        """The padding value of each input."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Which part of every batch one rank takes: each `ranks`-th item, all tasks counted through.
+    """The part of every batch for one rank: each `ranks`-th item, counted through all tasks.
 
-    So parts differ by one item at most, and items of like lengths, which stand together, are spread
-    evenly. A rank for which there is no item passes the last one along, without weight: every rank
-    passes something through the model in every step.
-
-    Args:
-        rank: whose part it is, from 0.
-        ranks: how many there are.
+    So parts differ by one item at most, and items of similar length, which are neighbours, are
+    spread evenly. A rank without an item gets the last one, without weight: every rank runs the
+    model in every step.
 
     >>> chosen = {"a": np.array([5, 7, 9]), "b": np.array([2, 4])}
     >>> [Cut(rank, 2).of(chosen) for rank in (0, 1)]
@@ -143,11 +129,11 @@ class Cut:
     ranks: int = 1
 
     def places(self, size: int, first: int = 0) -> slice:
-        """Return where the part stands among items of which the first has this number."""
+        """Return the slice of the part among `size` items, of which the first has this number."""
         return slice((self.rank - first) % self.ranks, size, self.ranks)
 
     def of(self, chosen: Mapping[str, Indices]) -> dict[str, Indices]:
-        """Return the part of these items of each task, without tasks of which there is none."""
+        """Return the part of these items by task, without tasks that have none in it."""
         parts, first = {}, 0
         for task, items in chosen.items():
             if len(part := items[self.places(len(items), first)]):
@@ -157,24 +143,18 @@ class Cut:
 
 
 WHOLE = Cut()
-"""The part of a process that is alone."""
+"""The part of a single process: all items."""
 
 
 def make_part(items: Mapping[str, Items], chosen: Mapping[str, Indices], cut: Cut) -> Batch:
-    """Make one rank's part of a batch.
-
-    Args:
-        items: by task, its examples.
-        chosen: by task, which of them the whole batch has.
-        cut: which part.
-    """
+    """Make one rank's part of a batch."""
     if cut.ranks == 1:
         return make_batch(items, chosen)
     whole = {task: places for task, places in chosen.items() if len(places)}
     last = next(reversed(whole))
-    own = cut.of(whole)
-    batch = make_batch(items, own or {last: whole[last][-1:]})
-    shares = {task: len(own.get(task, ())) / len(whole[task]) for task in whole}
+    part = cut.of(whole)
+    batch = make_batch(items, part or {last: whole[last][-1:]})
+    shares = {task: len(part.get(task, ())) / len(whole[task]) for task in whole}
     tokens = sum(int(items[task].lengths()[places].sum()) for task, places in whole.items())
     return replace(
         batch.with_shares(shares),
@@ -184,16 +164,12 @@ def make_part(items: Mapping[str, Items], chosen: Mapping[str, Indices], cut: Cu
 
 
 def make_batch(items: Mapping[str, Items], chosen: Mapping[str, Indices]) -> Batch:
-    """Make a batch of some items of one task or of several.
-
-    Args:
-        items: by task, its examples.
-        chosen: by task, which of them; a task without any is left out.
-    """
-    read = {
-        task: (places, *items[task].batch(places)) for task, places in chosen.items() if len(places)
-    }
-    made = [ready_batch(task, *found) for task, found in read.items()]
+    """Make a batch of some items of one task or of several; a task without any is left out."""
+    made = [
+        ready_batch(task, indices, *items[task].batch(indices))
+        for task, indices in chosen.items()
+        if len(indices)
+    ]
     if len(made) == 1:
         return made[0]
     starts = np.cumsum([0, *(batch.parts[0].rows.stop for batch in made)]).tolist()
@@ -206,14 +182,7 @@ def make_batch(items: Mapping[str, Items], chosen: Mapping[str, Indices]) -> Bat
 
 
 def ready_batch(task: str, items: Indices, inputs: dict[str, Any], columns: Any) -> Batch:
-    """Make a batch of one task from arrays or tensors that are ready.
-
-    Args:
-        task: the task's name.
-        items: which items they are, shape `(items,)`.
-        inputs: by name, what the encoder reads.
-        columns: what the task's head and loss read.
-    """
+    """Make a batch of one task from its inputs and other columns."""
     rows = len(next(iter(inputs.values()))) if inputs else len(items)
     length = inputs[MASK].shape[1] if MASK in inputs else 0
     part = TaskItems(task, items, columns, slice(0, rows), length)
@@ -221,11 +190,11 @@ def ready_batch(task: str, items: Indices, inputs: dict[str, Any], columns: Any)
 
 
 _Block = tuple[dict[str, Array], Mapping[str, int], int]
-"""One task's inputs, what pads them, and how many rows they have."""
+"""One task's inputs, their padding values, and the number of rows."""
 
 
 def _stacked(blocks: Sequence[_Block]) -> dict[str, Array]:
-    """Stack inputs of several tasks, each padded to the longest sequence of all.
+    """Stack inputs of several tasks, padded to the longest sequence.
 
     An input that some tasks lack is zero there; frozen states are left out unless all have them.
     """
@@ -247,73 +216,84 @@ def _column(name: str, blocks: Sequence[_Block], longest: int) -> Array:
         block = column[start : start + rows]
         block[:] = pads.get(name, 0)
         if name in inputs:
-            found = inputs[name]
-            block[(slice(None), slice(found.shape[1])) if by_token else ...] = found
+            values = inputs[name]
+            block[(slice(None), slice(values.shape[1])) if by_token else ...] = values
         start += rows
     return column
 
 
-class Stream(ABC):
-    """The training batches of one task, without end.
+class Cursor(ABC, Generic[T]):
+    """A place in the batches of one data set, which come epoch after epoch, without end.
 
+    The place is an epoch and a batch in it, and depends only on the number of batches taken.
     `upcoming` makes the next batch without taking it, so that it can be made in the background;
-    `advance` takes it. The place in the stream is an epoch and a batch in it; it depends on nothing
-    but how many batches were taken.
+    `advance` takes it. A subclass defines `batches_from`; `where` names the data set in an error.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, where: str) -> None:
+        self.where = where
         self._epoch = 0
         self._place = 0
+        # The iterator over an epoch, and the place of the batch that it gives next.
+        self._open: tuple[int, int, Iterator[T]] | None = None
+
+    @abstractmethod
+    def batches_from(self, epoch: int, place: int) -> Iterator[T]:
+        """Return the batches of an epoch from a place on; the same whenever it is asked."""
+
+    def upcoming(self) -> T:
+        """Make the next batch."""
+        epoch, place = self._epoch, self._place
+        while True:
+            if self._open is None or self._open[:2] != (epoch, place):
+                self._open = epoch, place, self.batches_from(epoch, place)
+            try:
+                batch = next(self._open[2])
+            except StopIteration:
+                if place == 0:
+                    raise UserError(
+                        f"{self.where}: expected batches, found none in epoch {epoch}"
+                    ) from None
+                epoch, place = epoch + 1, 0
+            else:
+                self._open = epoch, place + 1, self._open[2]
+                return batch
+
+    def advance(self) -> None:
+        """Take the batch that `upcoming` made."""
+        assert self._open is not None
+        self._epoch, self._place, _ = self._open
+
+    def next(self) -> T:
+        """Make and take the next batch."""
+        batch = self.upcoming()
+        self.advance()
+        return batch
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the place."""
+        return {"epoch": self._epoch, "place": self._place}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go to a place."""
+        self._epoch, self._place, self._open = state["epoch"], state["place"], None
+
+
+class Stream(Cursor[Batch]):
+    """The training batches of one task."""
 
     @property
     @abstractmethod
     def per_epoch(self) -> int:
         """Batches in an epoch."""
 
-    @abstractmethod
-    def upcoming(self) -> Batch:
-        """Make the next batch."""
-
-    def next(self) -> Batch:
-        """Make and take the next batch."""
-        batch = self.upcoming()
-        self.advance()
-        return batch
-
-    def advance(self) -> None:
-        """Take the next batch."""
-        self._epoch, self._place = self._next()
-        self._place += 1
-
-    def _next(self) -> tuple[int, int]:
-        """Return epoch and place of the next batch."""
-        if self._place == self.per_epoch:
-            return self._epoch + 1, 0
-        return self._epoch, self._place
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the place in the stream."""
-        return {"epoch": self._epoch, "place": self._place}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go to a place in the stream."""
-        self._epoch, self._place = state["epoch"], state["place"]
-
 
 class ItemStream(Stream):
-    """Batches cut from items: like lengths together, each item once an epoch.
+    """Batches cut from items: similar lengths together, each item once an epoch.
 
     Each epoch is shuffled, sorted by length within windows, cut into batches, and the batches
     shuffled again. The order depends on the seed, the task's name and the epoch, and on nothing
     else: not on which other tasks were drawn in between.
-
-    Args:
-        task: the task's name.
-        items: its training items.
-        size: items in a batch; the last batch of an epoch may have fewer.
-        seed: the run's seed.
-        tokens: cut batches of about so many tokens instead, whatever number of items that is.
-        cut: which part of each batch is made.
     """
 
     def __init__(
@@ -325,7 +305,7 @@ class ItemStream(Stream):
         tokens: int | None = None,
         cut: Cut = WHOLE,
     ) -> None:
-        super().__init__()
+        super().__init__(f"task {task}")
         self._tokens = tokens
         self._task = task
         self.items = items
@@ -336,35 +316,34 @@ class ItemStream(Stream):
 
     @property
     def per_epoch(self) -> int:
-        """Batches in an epoch."""
         if self._tokens is None:
             return -(-len(self.items) // self._size)
         return _count(self.items.lengths(), self._tokens)
 
-    def upcoming(self) -> Batch:
-        """Make the next batch."""
-        epoch, place = self._next()
+    def batches_from(self, epoch: int, place: int) -> Iterator[Batch]:
         if self._order is None or self._order[0] != epoch:
-            rng = stream(self._seed, "order", self._task, epoch)
-            lengths = self.items.lengths()
-            if self._tokens is None:
-                self._order = epoch, bucketed(lengths, self._size, rng)
-            else:
-                self._order = epoch, bucketed_by_tokens(lengths, self._tokens, rng)
-        chosen = {self._task: self._order[1].batch(place)}
-        return make_part({self._task: self.items}, chosen, self._cut)
+            self._order = epoch, self._order_of(epoch)
+        for chosen in map(self._order[1].batch, range(place, self.per_epoch)):
+            yield make_part({self._task: self.items}, {self._task: chosen}, self._cut)
+
+    def _order_of(self, epoch: int) -> "Order":
+        rng = stream(self._seed, "order", self._task, epoch)
+        lengths = self.items.lengths()
+        if self._tokens is None:
+            return bucketed(lengths, self._size, rng)
+        return bucketed_by_tokens(lengths, self._tokens, rng)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Order:
-    """The items of an epoch, and where each of its batches starts and ends among them."""
+    """The items of an epoch, and the bounds of each of its batches among them."""
 
     items: Indices
     starts: Indices
     ends: Indices
 
     def batch(self, place: int) -> Indices:
-        """Return the items of the batch at this place, shape `(items,)`."""
+        """Return the items of a batch, shape `(items,)`."""
         return self.items[int(self.starts[place]) : int(self.ends[place])]
 
 
@@ -378,9 +357,9 @@ def bucketed(lengths: Indices, size: int, rng: np.random.Generator) -> Order:
 
 
 def bucketed_by_tokens(lengths: Indices, tokens: int, rng: np.random.Generator) -> Order:
-    """Do the same, with batches that have about so many tokens each.
+    """Do the same, with batches of about `tokens` tokens.
 
-    Every epoch has the same number of batches. One differs from the mean by no more than an item.
+    Every epoch has the same number of batches; one differs from the mean by an item at most.
 
     >>> order = bucketed_by_tokens(np.array([5, 1, 1, 1, 2]), 5, np.random.default_rng(1))
     >>> sorted(sorted(order.batch(place).tolist()) for place in range(2))
@@ -401,15 +380,15 @@ def bucketed_by_tokens(lengths: Indices, tokens: int, rng: np.random.Generator) 
 
 
 def _count(lengths: Indices, tokens: int) -> int:
-    """Return how many batches of about so many tokens there are."""
+    """Return the number of batches of about `tokens` tokens."""
     return max(1, min(len(lengths), round(int(lengths.sum()) / tokens)))
 
 
 def in_order(task: str, items: Items, size: int, cut: Cut = WHOLE) -> Iterator[Batch]:
     """Yield each item once, longest first: for evaluation.
 
-    Ranks take turns, each with whole batches. In the last turn, a rank for which there is none
-    passes the last batch along, so that all ranks get equally many.
+    Ranks take turns, each with whole batches. In the last turn, a rank without a batch gets the
+    last one without weight, so that all ranks get equally many.
     """
     order = np.argsort(-items.lengths(), kind="stable")
     starts = range(0, len(order), size)
@@ -421,5 +400,5 @@ def in_order(task: str, items: Items, size: int, cut: Cut = WHOLE) -> Iterator[B
 
 
 def passed_along(batch: Batch) -> Batch:
-    """Return a batch that goes through the model and counts nothing."""
+    """Return the batch without weight."""
     return batch.with_shares(dict.fromkeys(batch.tasks, 0.0))

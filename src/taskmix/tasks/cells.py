@@ -1,4 +1,4 @@
-"""How a cell of a table becomes a label, several labels, answers or a number."""
+"""Conversion of table cells to labels, answers and numbers."""
 
 import ast
 import json
@@ -7,69 +7,57 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from taskmix.tasks.readers.record import FileRecord, brief
+from taskmix.tasks.readers.base import FileRecord, brief
 from taskmix.tasks.rows import Answer
 
 SEPARATORS = ("|", ";", ",")
-"""What may stand between the labels of one text: the first that a file has, or else spaces."""
+"""Separators of several labels; the first that a file has is its separator, spaces if none."""
 
 
 def label_of(record: FileRecord, column: str, expected: str, *, optional: bool) -> Any:
-    """Return the value of a label's column; where it is missing, None if it may be, or else raise.
-
-    Missing are: null, a number that is none, an empty text, and a column that the record lacks
-    although no header names it.
-    """
+    """Return the value of a label column; a missing one is None if `optional`, or else raises."""
     if optional and column not in record.values and column not in record.columns:
         return None
-    value = record[column]
-    if not _missing(value):
-        return value
-    if optional:
-        return None
-    raise record.error(f"column {column!r} holds {brief(value)}, expected {expected}")
-
-
-def _missing(value: Any) -> bool:
-    match value:
+    match value := record[column]:
         case None:
-            return True
+            missing = True
         case str():
-            return not value.strip()
+            missing = not value.strip()
         case float():
-            return math.isnan(value)
-    return False
+            missing = math.isnan(value)
+        case _:
+            missing = False
+    if missing and not optional:
+        raise record.error(f"column {column!r} holds {brief(value)}, expected {expected}")
+    return None if missing else value
 
 
-def answers(record: FileRecord, found: Any, context: str) -> Iterator[Answer]:
-    """Yield the answers of a cell, in whichever of the forms of `shapes.Questions` it has them."""
-    if isinstance(found, Mapping) and not isinstance(found.get("text"), str):
-        found = _paired(record, FileRecord(record.where, record.at, found))
-    for each in found if isinstance(found, (list, tuple)) else [found]:
-        yield from _answer(record, each, context)
+def answers(record: FileRecord, cell: Any, context: str) -> Iterator[Answer]:
+    """Yield the answers of a cell, which has one of the forms of `shapes.Questions`."""
+    if isinstance(cell, Mapping) and not isinstance(cell.get("text"), str):
+        inner = FileRecord(record.where, record.at, cell)
+        texts, starts = inner.list("text"), inner.list("answer_start")
+        if len(texts) != len(starts):
+            raise record.error(f"{len(texts)} answers, but {len(starts)} places")
+        cell = list(zip(texts, starts, strict=True))
+    for answer in cell if isinstance(cell, (list, tuple)) else [cell]:
+        yield from _answer(record, answer, context)
 
 
-def accepted(record: FileRecord, found: Any) -> tuple[str, ...] | None:
-    """Return the texts that count as right, where a cell names them beside those in the context."""
-    if not isinstance(found, Mapping) or found.get("accepted") is None:
+def accepted(record: FileRecord, cell: Any) -> tuple[str, ...] | None:
+    """Return the texts that the cell accepts beside those in the context; None without any."""
+    if not isinstance(cell, Mapping) or cell.get("accepted") is None:
         return None
-    return tuple(texts(FileRecord(record.where, record.at, found), "accepted"))
-
-
-def _paired(record: FileRecord, inner: FileRecord) -> list[tuple[Any, Any]]:
-    texts, starts = inner.list("text"), inner.list("answer_start")
-    if len(texts) != len(starts):
-        raise record.error(f"{len(texts)} answers, but {len(starts)} places")
-    return list(zip(texts, starts, strict=True))
+    return tuple(texts(FileRecord(record.where, record.at, cell), "accepted"))
 
 
 def _answer(record: FileRecord, value: Any, context: str) -> Iterator[Answer]:
     match value:
         case str(text) if text:
-            places = [found.start() for found in re.finditer(re.escape(text), context)]
-            if not places:
+            starts = [match.start() for match in re.finditer(re.escape(text), context)]
+            if not starts:
                 raise record.error(f"answer {brief(text)} does not stand in the context")
-            yield from (Answer(text, place) for place in places)
+            yield from (Answer(text, start) for start in starts)
         case [str(text), start] | {"text": str(text), "answer_start": start}:
             yield _placed(record, text, start, context)
         case _:
@@ -79,7 +67,6 @@ def _answer(record: FileRecord, value: Any, context: str) -> Iterator[Answer]:
 
 
 def _placed(record: FileRecord, text: str, start: Any, context: str) -> Answer:
-    """An answer at its place; where it is not there, the sentence says what is, and where it is."""
     place = _whole_number(start)
     if place is None:
         raise record.error(
@@ -87,8 +74,8 @@ def _placed(record: FileRecord, text: str, start: Any, context: str) -> Answer:
         )
     if context.startswith(text, place):
         return Answer(text, place)
-    places = (found.start() for found in re.finditer(re.escape(text), context))
-    nearest = min(places, key=lambda each: abs(each - place), default=None)
+    starts = (match.start() for match in re.finditer(re.escape(text), context))
+    nearest = min(starts, key=lambda start: abs(start - place), default=None)
     there = "nowhere in the context" if nearest is None else f"at {nearest}"
     raise record.error(
         f"answer {brief(text)} does not stand at answer_start {place}: found "
@@ -97,17 +84,15 @@ def _placed(record: FileRecord, text: str, start: Any, context: str) -> Answer:
 
 
 def _whole_number(value: Any) -> int | None:
-    """Return a number from 0, also as text or as a float without a fraction; None if it is none."""
+    """Return a whole number from 0, which may be a text or a float; None if it is none."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     text = str(value)
-    return (
-        int(text) if not isinstance(value, bool) and text.isdecimal() and len(text) < 20 else None
-    )
+    return int(text) if text.isdecimal() and len(text) < 20 else None  # no bool is decimal
 
 
 def name(record: FileRecord, column: str, value: Any, names: tuple[str, ...] | None = None) -> str:
-    """Return a label as a class's name; JSON's truth values are called true and false."""
+    """Return the class name of a label; JSON's truth values become true and false."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if names is not None and isinstance(value, int):
@@ -122,32 +107,31 @@ def name(record: FileRecord, column: str, value: Any, names: tuple[str, ...] | N
 
 
 def identity(record: FileRecord, column: str | None) -> str:
-    """Return how a submission names a row."""
+    """Return the row's id in submissions."""
     return str(record.values.get(column, "")) if column else ""
 
 
 def number(record: FileRecord, column: str, value: Any) -> float:
-    """Return a label as a finite number."""
     try:
-        found = float(value)
+        label = float(value)
     except (TypeError, ValueError):
-        found = math.nan
-    if math.isfinite(found):
-        return found
+        label = math.nan
+    if math.isfinite(label):
+        return label
     raise record.error(f"column {column!r} holds {brief(value)}, expected a number")
 
 
 def position(record: FileRecord, column: str, choices: int) -> int:
-    """Return a label as the position of a choice."""
+    """Return the index of the right choice."""
     value = record[column]
-    place = _whole_number(value)
-    if place is not None and place < choices:
-        return place
+    index = _whole_number(value)
+    if index is not None and index < choices:
+        return index
     raise record.error(f"column {column!r} holds {brief(value)}, expected 0 to {choices - 1}")
 
 
 def texts(record: FileRecord, column: str) -> Iterator[str]:
-    """Yield the values of a column that must be a list of texts."""
+    """Yield the texts of a column of lists of texts."""
     for value in record.list(column):
         if not isinstance(value, str):
             raise record.error(f"column {column!r} holds {brief(value)} in its list, not a text")
@@ -155,21 +139,21 @@ def texts(record: FileRecord, column: str) -> Iterator[str]:
 
 
 def several(record: FileRecord, column: str, value: Any, separator: str | None) -> Iterable[Any]:
-    """The labels of a cell: a list, a text that holds a list, or names with a separator between."""
+    """Return the labels of a cell: a list, a text that holds a list, or separated names."""
     if isinstance(value, str):
         if value.lstrip().startswith("["):
             return _list_in(record, column, value)
         separator = separator or separator_of([value])
         names = value.split(None if separator == " " else separator)
-        return [each.strip() for each in names if each.strip()]
+        return [name.strip() for name in names if name.strip()]
     return value if isinstance(value, (list, tuple)) else [value]
 
 
 def _list_in(record: FileRecord, column: str, text: str) -> list[Any]:
-    """Return the list that a text holds as JSON, or as Python (and so pandas) writes it."""
-    for read in (json.loads, ast.literal_eval):
+    """Parse a list in JSON, or in Python's syntax, which pandas writes."""
+    for parse in (json.loads, ast.literal_eval):
         try:
-            value = read(text)
+            value = parse(text)
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             continue
         if isinstance(value, list):
@@ -178,11 +162,10 @@ def _list_in(record: FileRecord, column: str, text: str) -> list[Any]:
 
 
 def separator_of(values: Iterable[Any]) -> str:
-    """What stands between labels: the first of `SEPARATORS` that a text has, or else spaces."""
-    found: set[str] = set()
+    present: set[str] = set()
     for value in values:
         if isinstance(value, str) and not value.lstrip().startswith("["):
-            found.update(each for each in SEPARATORS if each in value)
-            if SEPARATORS[0] in found:
+            present.update(separator for separator in SEPARATORS if separator in value)
+            if SEPARATORS[0] in present:
                 break
-    return next((each for each in SEPARATORS if each in found), " ")
+    return next((separator for separator in SEPARATORS if separator in present), " ")

@@ -1,10 +1,9 @@
-"""Encoded splits: rows as columns on disk, memory-mapped, kept by content and tokenizer."""
+"""Encoded splits: columns on disk, memory-mapped, cached by content and tokenizer."""
 
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskmix.errors import UserError
-from taskmix.files import whole_folder
+from taskmix.files import cached, hash_of
 from taskmix.tasks.cache import cache_folder
 from taskmix.tasks.kinds.base import Array, Columns, Kind
 from taskmix.tasks.rows import Row, Source
@@ -25,63 +24,43 @@ IDS, MASK, SEGMENTS = "input_ids", "attention_mask", "token_type_ids"
 SECOND = "second_text"
 """The input that is 1 at the tokens of a sequence's second text."""
 ITEM = "item"
-"""The column that says which item of the batch each sequence is of."""
+"""The column that holds the item index of each sequence."""
 FLAGS = ("cut", "lost")
-"""Dense columns that say of each item whether its row was cut, or its answer lost."""
+"""Dense columns: whether an item's row was cut, or its answer lost."""
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """The items of one split as columns; reading a batch touches only its own rows.
-
-    Args:
-        items: how many items there are.
-        rows: how many rows they come from.
-        skipped: by documented rule, how many records the source passed over.
-        dense: by name, arrays whose first axis is the items.
-        per_sequence: by name, arrays whose first axis is the sequences.
-        ragged: by name, the values of all sequences end to end; `offsets` cuts them.
-        offsets: where each sequence starts, shape `(sequences + 1,)`.
-        sequences: where each item's sequences start, shape `(items + 1,)`; None if it has one.
-        pads: by ragged column, what fills a short row.
-        held: the columns that stay out of batches.
-        targets: columns that only the task's head and loss read; the rest is for the encoder.
-        cut: how many rows the tokenizer cut at its longest sequence.
-        lost: how many rows have an answer that no window holds (span).
-        segments: whether the second text of a pair has a token type of its own.
-    """
+    """The items of one split as columns; reading a batch touches only its own rows."""
 
     items: int
-    rows: int
-    skipped: dict[str, int]
-    dense: dict[str, Array]
-    per_sequence: dict[str, Array]
-    ragged: dict[str, Array]
-    offsets: NDArray[np.int64]
-    sequences: NDArray[np.int64] | None
-    pads: dict[str, int]
-    held: frozenset[str]
-    targets: frozenset[str] = frozenset({"labels", ITEM})
-    cut: int = 0
-    lost: int = 0
-    segments: bool = False
+    rows: int  # fewer than items where long rows have several windows
+    skipped: dict[str, int]  # records that the source left out, by documented rule
+    dense: dict[str, Array]  # first axis: items
+    per_sequence: dict[str, Array]  # first axis: sequences
+    ragged: dict[str, Array]  # the values of all sequences, concatenated
+    offsets: NDArray[np.int64]  # (sequences + 1,): the bounds of each sequence in `ragged`
+    sequences: NDArray[np.int64] | None  # (items + 1,): bounds of each item's; None for one each
+    pads: dict[str, int]  # padding value of each ragged column
+    held: frozenset[str]  # columns that stay out of batches
+    targets: frozenset[str] = frozenset({"labels", ITEM})  # not for the encoder
+    cut: int = 0  # rows that the tokenizer cut at its maximum length
+    lost: int = 0  # rows with an answer that no window holds (span)
+    segments: bool = False  # whether the second text of a pair has a token type of its own
 
     def __len__(self) -> int:
         return self.items
 
     def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each item, shape `(items,)`; ones where there is no text."""
+        """Return the number of tokens of each item, shape `(items,)`; ones without texts."""
         if IDS not in self.ragged:
             return np.ones(self.items, dtype=np.int64)
         bounds = self.offsets if self.sequences is None else self.offsets[self.sequences]
         return np.diff(bounds)
 
     def batch(self, items: NDArray[np.int64]) -> tuple[dict[str, Array], dict[str, Array]]:
-        """Return what the encoder reads of these items, and their targets.
-
-        Ragged columns are padded to the longest row among the items.
-        """
+        """Return the encoder's inputs for these items, and their targets, padded to the longest."""
         columns = {
             name: column[items] for name, column in self.dense.items() if name not in self.held
         }
@@ -91,7 +70,6 @@ class Encoded:
         return inputs, {name: columns[name] for name in columns if name in self.targets}
 
     def _sequences(self, items: NDArray[np.int64]) -> dict[str, Array]:
-        """Return the columns of the sequences of these items."""
         columns = {}
         which, counts = self.sequences_of(items)
         if self.sequences is not None:
@@ -113,7 +91,7 @@ class Encoded:
         return columns
 
     def take(self, items: NDArray[np.int64]) -> "Encoded":
-        """Return these items alone, in this order, as a split of their own."""
+        """Return a split of these items alone, in this order."""
         dense = {name: column[items] for name, column in self.dense.items()}
         if "row" in dense:
             dense["row"] = numbered(dense["row"])
@@ -139,7 +117,7 @@ class Encoded:
         )
 
     def sequences_of(self, items: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the sequences of these items, one after the other, and how many each item has."""
+        """Return the indices of these items' sequences, and how many each item has."""
         if self.sequences is None:
             return items, np.ones_like(items)
         first, last = self.sequences[items], self.sequences[items + 1]
@@ -147,11 +125,7 @@ class Encoded:
 
 
 def numbered(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the number of each key, from 0 in the order in which they first appear.
-
-    >>> numbered(np.array([7, 7, 3, 9, 3])).tolist()
-    [0, 0, 1, 2, 1]
-    """
+    """Number the keys from 0 in the order of their first appearance."""
     _, first, which = np.unique(keys, return_index=True, return_inverse=True)
     numbers = np.empty(len(first), dtype=np.int64)
     numbers[np.argsort(first)] = np.arange(len(first))
@@ -159,7 +133,7 @@ def numbered(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _flagged(dense: Mapping[str, Array], name: str) -> int:
-    """Return how many rows have an item whose flag of this name is set."""
+    """Count the rows with an item whose flag is set."""
     if name not in dense:
         return 0
     flags = np.asarray(dense[name], dtype=np.bool_)
@@ -167,7 +141,7 @@ def _flagged(dense: Mapping[str, Array], name: str) -> int:
 
 
 def _spread(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return all positions of the pieces `[start, end)`, one piece after the other."""
+    """Concatenate the ranges `[start, end)`."""
     lengths = ends - starts
     before = np.cumsum(lengths) - lengths
     shifts: NDArray[np.int64] = np.repeat(starts - before, lengths)
@@ -177,7 +151,7 @@ def _spread(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.in
 def _padded(
     values: Array, starts: NDArray[np.int64], ends: NDArray[np.int64], longest: int, pad: int
 ) -> Array:
-    """Rows of one length; whole numbers become indices."""
+    """Pad rows to one length; integers become 64-bit indices."""
     dtype = np.int64 if np.issubdtype(values.dtype, np.integer) else values.dtype
     rows = np.full((len(starts), longest, *values.shape[1:]), pad, dtype=dtype)
     for row, start, end in zip(rows, starts.tolist(), ends.tolist(), strict=True):
@@ -192,24 +166,13 @@ def encode(
     cache: Path | None = None,
     on_rows: Callable[[int], None] | None = None,
 ) -> Encoded:
-    """Return the encoded split: from the cache, or read, encoded and put there.
-
-    Args:
-        kind: how rows become columns.
-        source: where the rows come from.
-        tokenizer: how texts become ids; None for images.
-        cache: the folder of encoded splits; `default_cache()` if None.
-        on_rows: is told how many rows have been encoded so far.
-    """
+    """Load an encoded split from the cache; encode it and put it there if need be."""
     folder = cache_folder(cache, "encoded") / _key(kind, source, tokenizer)
-    if not (folder / "meta.json").exists():
-        _build(folder, kind, source, tokenizer, on_rows)
-    try:
-        encoded = load(folder, kind)
-    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
-        raise UserError(
-            f"{folder}: expected an encoded split, found a damaged one ({error}); delete it"
-        ) from None
+    encoded = cached(
+        folder,
+        lambda aside: _build(aside, kind, source, tokenizer, on_rows),
+        lambda there: load(there, kind),
+    )
     for rule, count in encoded.skipped.items():
         log.warning("%s: skipped %d records: %s", source.where, count, rule)
     return encoded
@@ -222,7 +185,7 @@ def _key(kind: Kind, source: Source, tokenizer: Tokenizer | None) -> str:
         json.dumps(kind.columns_spec(), sort_keys=True) + kind.version(),
         tokenizer.fingerprint() if tokenizer else "",
     ]
-    return blake2b("\x1f".join(parts).encode(), digest_size=16).hexdigest()
+    return hash_of("\x1f".join(parts))
 
 
 def _build(
@@ -232,7 +195,7 @@ def _build(
     tokenizer: Tokenizer | None,
     on_rows: Callable[[int], None] | None,
 ) -> None:
-    with whole_folder(folder, same=True) as aside, _Writer(aside, tokenizer) as writer:
+    with _Writer(folder, tokenizer) as writer:
         for rows in _chunks(source.rows()):
             writer.append(kind.encode(rows, tokenizer, source.where), len(rows))
             if on_rows:
@@ -248,7 +211,7 @@ def _chunks(rows: Iterator[Row]) -> Iterator[list[Row]]:
 
 
 class _Writer:
-    """Appends chunks of columns to one file each."""
+    """Appends chunks of columns, one file a column."""
 
     def __init__(self, folder: Path, tokenizer: Tokenizer | None) -> None:
         self._folder = folder
@@ -328,7 +291,16 @@ class _Writer:
 
 
 def load(folder: Path, kind: Kind) -> Encoded:
-    """Return an encoded split from its folder, memory-mapped."""
+    """Open an encoded split, memory-mapped."""
+    try:
+        return _load(folder, kind)
+    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+        raise UserError(
+            f"{folder}: expected an encoded split, found a damaged one ({error}); delete it"
+        ) from None
+
+
+def _load(folder: Path, kind: Kind) -> Encoded:
     meta = json.loads((folder / "meta.json").read_text())
     roles: dict[str, dict[str, Array]] = {
         role: {} for role in ("dense", "per_sequence", "ragged", "offsets", "sequences")

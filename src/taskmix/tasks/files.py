@@ -1,4 +1,4 @@
-"""A user's own files as a task, by naming columns."""
+"""Tasks from a user's files."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
 from taskmix.errors import UserError, unknown
-from taskmix.tasks.column_map import ColumnMap
-from taskmix.tasks.columns import Table, assemble
 from taskmix.tasks.hub import HubTable, saved_split
 from taskmix.tasks.kinds import Kind
 from taskmix.tasks.readers import Conll, Csv, Jsonl, Mrqa, Parquet, Reader, Squad, Tsv
-from taskmix.tasks.readers.record import brief
-from taskmix.tasks.shapes import Shape
-from taskmix.tasks.sources import FileSource, LateSource
-from taskmix.tasks.task import Task
+from taskmix.tasks.readers.base import brief
+from taskmix.tasks.shapes import ColumnMap, Shape
+from taskmix.tasks.sources import FileSource
+from taskmix.tasks.task import DataTable, Task, assemble
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -42,21 +40,17 @@ Where = Union[str, Path, "Dataset"]
 
 @dataclass(frozen=True)
 class FileTable:
-    """A file of a user's own."""
-
     path: Path
     reader: Reader
 
     def columns(self) -> tuple[str, ...]:
-        """Return the names of its columns, by its first record."""
         first = next(self.reader.records(self.path), None)
         return tuple(first.columns or first.values) if first else ()
 
     def label_names(self, column: str) -> None:
-        """A file does not say what its labels are called."""
+        return None
 
     def source(self, shape: Shape) -> FileSource:
-        """Its rows in a shape."""
         return FileSource(self.path, self.reader, shape)
 
 
@@ -80,31 +74,31 @@ def from_files(
     metrics: Iterable[str] | None = None,
     base: Path | None = None,
 ) -> Task:
-    r"""Return a task from files of one's own.
+    r"""Make a task from files.
 
     Args:
-        name: how run files, journals and tables call it.
+        name: the task's name in run files, journals and tables.
         train: the training split: a CSV, TSV, JSONL, Parquet or CoNLL file, gzipped or plain, or a
             data set of the `datasets` library, as an object or as the folder it was saved to.
-        text: column of the text; of the list of words (tag); of the question (span). Every kind but
-            generate needs it, and `label`.
+        text: column of the text, of the list of words (tag) or of the question (span). Every kind
+            but generate needs `text` and `label`.
         label: column of the class, number, classes (multilabel), tags (tag), answers (span) or
-            position of the right choice (choose).
-        dev: the split that scores are measured on; a training needs one.
-        test: a split to predict; it may do without the label's column.
-        kind: the kind of task: a name, a class of one's own, or the trained kind itself, with which
-            a file is looked for when it is read.
-        pair: column of the second text; of the context (span).
-        choices: columns of the choices, or the one that holds a list of them (choose).
-        separator: what stands between the classes of a text that holds several (multilabel); None
-            finds it in the file.
-        id: column by which predictions name a row.
-        prompt: column of what is given (generate); without it, `text` is learned as a whole.
-        answer: column of what is to be said after the prompt (generate).
+            index of the right choice (choose).
+        dev: the split on which scores are measured; training needs one.
+        test: a split to predict; it may lack the column `label`.
+        kind: the kind of task, by its name or class; or a trained kind, with which a file is not
+            opened before it is read.
+        pair: column of the second text, or of the context (span).
+        choices: columns of the choices, or the one column of lists of choices (choose).
+        separator: the separator of several classes in one text (multilabel); None finds it in the
+            file.
+        id: column of the ids by which predictions name rows.
+        prompt: column of the prompt (generate); without it, `text` is learned as a whole.
+        answer: column of the answer to the prompt (generate).
         labels: the classes in order; None takes those of the training split.
-        format: the files' format, where their names do not say it.
-        metrics: names of the metrics; None takes the kind's own.
-        base: what relative paths are relative to; None takes the working directory.
+        format: the files' format, if their suffixes do not tell.
+        metrics: names of the metrics; None takes the kind's defaults.
+        base: the folder that relative paths start from; None takes the working directory.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -118,7 +112,7 @@ def from_files(
     if train is None:
         raise UserError(f"task {name}: train: expected a file or a data set, found none.")
     tables = {
-        split: _table(name, place, format, base or Path(), late=isinstance(kind, Kind))
+        split: _table(name, place, format, base or Path())
         for split, place in places.items()
         if place is not None
     }
@@ -126,7 +120,7 @@ def from_files(
     return assemble(name, kind, columns, tables, labels, metrics)
 
 
-def _table(name: str, place: Where, format_name: str | None, base: Path, late: bool) -> Table:
+def _table(name: str, place: Where, format_name: str | None, base: Path) -> DataTable:
     if hasattr(place, "column_names"):
         return HubTable(place, f"task {name}")
     if not isinstance(place, (str, Path)):
@@ -134,15 +128,13 @@ def _table(name: str, place: Where, format_name: str | None, base: Path, late: b
     path = base / place
     if path.is_dir():
         return HubTable(saved_split(path), str(path))
-    if not path.exists() and not late:
-        raise UserError(f"task {name}: {path}: no such file.")
     if not path.exists() and format_name is None and _suffix(path) not in SUFFIXES:
-        return FileTable(path, Jsonl())  # nothing says its format; whoever reads it learns why
+        return FileTable(path, Jsonl())  # reading it raises the error that the file is missing
     return FileTable(path, _reader(path, format_name, f"task {name}", "format:"))
 
 
 def _reader(path: Path, format_name: str | None, where: str, option: str) -> Reader:
-    """Return the reader of a format, which `option` can name, or the file's own name."""
+    """Return the reader of a file, by its format's name or its suffix."""
     chosen = format_name or SUFFIXES.get(_suffix(path))
     if chosen is None:
         raise UserError(
@@ -160,13 +152,9 @@ def _suffix(path: Path) -> str:
 
 
 def inputs(task: Task, path: Path, format: str | None = None) -> FileSource:  # noqa: A002
-    """Return a file of rows to predict, with the columns of the task's own files and no labels.
+    """Return a file of rows to predict, which has the columns of the task's files, but no labels.
 
-    Args:
-        task: what is to be predicted.
-        path: the file; its name says its format, if it ends as one of the task's own files does or
-            as one of that format usually does.
-        format: the format, where it does not.
+    Without `format`, the suffix tells the format: that of a file of the task, or a usual one.
     """
     shape = getattr(next(iter(task.splits.values())), "shape", None)
     if shape is None:
@@ -174,9 +162,9 @@ def inputs(task: Task, path: Path, format: str | None = None) -> FileSource:  # 
     if not path.exists():
         raise UserError(f"{path}: no such file.")
     for source in task.splits.values() if format is None else ():
-        read = source.reader if isinstance(source, (FileSource, LateSource)) else None
-        if read is not None and _suffix(Path(source.where)) == _suffix(path):
-            own = getattr(source, "shape", None) or shape
-            return FileSource(path, read, own.without_labels())
+        reader = getattr(source, "reader", None)
+        if reader is not None and _suffix(Path(source.where)) == _suffix(path):
+            shape = getattr(source, "shape", None) or shape
+            return FileSource(path, reader, shape.without_labels())
     reader = _reader(path, format, f"task {task.name}", "--input-format, in Python format=,")
     return FileSource(path, reader, shape.without_labels())

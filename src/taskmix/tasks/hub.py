@@ -1,21 +1,19 @@
-"""Data sets of the hub, and those saved to disk, through the `datasets` library."""
+"""Tasks from the Hugging Face hub, and from data sets saved to disk."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taskmix.errors import UserError
-from taskmix.tasks.column_map import ColumnMap
-from taskmix.tasks.columns import assemble, metrics_of
 from taskmix.tasks.kinds import Kind
-from taskmix.tasks.readers.record import FileRecord
-from taskmix.tasks.rows import Row, Source
-from taskmix.tasks.shapes import Shape, Skip
-from taskmix.tasks.sources import READING, LateSource, settled, skipped, unskipped
-from taskmix.tasks.task import Task
+from taskmix.tasks.readers.base import FileRecord
+from taskmix.tasks.rows import Row
+from taskmix.tasks.shapes import ColumnMap, Shape, Skip
+from taskmix.tasks.sources import READING, settled, skipped, unskipped
+from taskmix.tasks.task import Task, assemble, metrics_of
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -25,26 +23,28 @@ BATCH = 1024
 
 @dataclass(frozen=True, eq=False)
 class HubSource:
-    """A split of a `datasets` data set; it lies memory-mapped on disk and is read in batches."""
+    """A split of a `datasets` data set, opened when it is read."""
 
-    dataset: "Dataset"
     where: str
     shape: Shape
+    find: "Callable[[], tuple[Dataset, Shape]]"
+
+    @cached_property
+    def opened(self) -> "tuple[Dataset, Shape]":
+        return self.find()
 
     def rows(self) -> Iterator[Row]:
-        """Return the rows in order; a split without any is an error."""
         return unskipped(self._items(), self.where)
 
     def skips(self) -> Mapping[str, int]:
-        """Return how many records each documented rule passes over."""
-        return skipped(self._items()) if self.shape.skips else {}
+        return skipped(self._items()) if self.opened[1].skips else {}
 
     def fingerprint(self) -> str:
-        """Names the content of the table and the way it is read."""
         import pyarrow as pa
 
-        digest = blake2b(repr((READING, self.shape)).encode(), digest_size=16)
-        for table in self.dataset.with_format("arrow").iter(BATCH):
+        dataset, shape = self.opened
+        digest = blake2b(repr((READING, shape)).encode(), digest_size=16)
+        for table in dataset.with_format("arrow").iter(BATCH):
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, table.schema) as stream:
                 stream.write_table(table.combine_chunks())
@@ -52,14 +52,15 @@ class HubSource:
         return digest.hexdigest()
 
     def _items(self) -> Iterator[Row | Skip]:
-        shape = settled(self.shape, self._records)
+        shape = settled(self.opened[1], self._records)
         for record in self._records():
             yield from shape.rows(record)
 
     def _records(self) -> Iterator[FileRecord]:
         at = 0
-        columns = tuple(self.dataset.column_names)
-        for table in self.dataset.with_format("arrow").iter(BATCH):
+        dataset, _ = self.opened
+        columns = tuple(dataset.column_names)
+        for table in dataset.with_format("arrow").iter(BATCH):
             for values in table.to_pylist():
                 at += 1
                 yield FileRecord(self.where, at, values, columns)
@@ -67,24 +68,19 @@ class HubSource:
 
 @dataclass(frozen=True, eq=False)
 class HubTable:
-    """A data set whose columns a user names."""
-
     dataset: "Dataset"
     where: str
 
     def columns(self) -> tuple[str, ...]:
-        """Return the names of its columns."""
         return tuple(self.dataset.column_names)
 
     def label_names(self, column: str) -> tuple[str, ...] | None:
-        """Return the names of a column of classes, or of lists of classes."""
         feature: Any = self.dataset.features.get(column)
         names = getattr(getattr(feature, "feature", feature), "names", None)
         return tuple(names) if names else None
 
     def source(self, shape: Shape) -> HubSource:
-        """Its rows in a shape."""
-        return HubSource(self.dataset, self.where, shape)
+        return HubSource(self.where, shape, lambda: (self.dataset, shape))
 
 
 def from_hub(
@@ -109,30 +105,30 @@ def from_hub(
     metrics: Iterable[str] | None = None,
     base: Path | None = None,
 ) -> Task:
-    """Return a task from a data set of the hub.
+    """Make a task from a data set of the Hugging Face hub.
 
     Args:
-        name: how run files, journals and tables call it.
-        hub: the data set's name on the hub, the folder that it was saved to, or the loaded
-            `DatasetDict` itself.
-        text: column of the text; `label`, `pair` and `choices` as for `from_files`.
-        label: column of the label; a column of classes gives the labels their names.
-        config: which of the data set's configurations.
-        revision: which of its revisions; None takes the newest, and a run's own run.yaml names it.
-        train: the split to train on, by its name there.
-        dev: the split that scores are measured on.
-        test: a split to predict.
-        kind: the kind of task: a name, a class of one's own, or the trained kind itself, with which
-            the data set is looked for when it is read.
+        name: the task's name in run files, journals and tables.
+        hub: the data set's name on the hub, the folder that it was saved to, or a loaded
+            `DatasetDict`.
+        text: column of the text; this and all other columns are as in `from_files`.
+        label: column of the label; a `ClassLabel` column has the names of the classes too.
+        config: name of the data set's configuration.
+        revision: of the data set; None takes the newest, whose hash the run folder keeps.
+        train: name of the split to train on.
+        dev: name of the split on which scores are measured.
+        test: name of a split to predict.
+        kind: the kind of task, by its name or class; or a trained kind, with which the data set
+            is not loaded before a split is read.
         pair: column of the second text.
         choices: columns of the choices.
-        separator: what stands between the classes of a text that holds several (multilabel).
-        id: column by which predictions name a row.
-        prompt: column of what is given (generate).
-        answer: column of what is to be said after the prompt (generate).
+        separator: the separator of several classes in one text (multilabel).
+        id: column of the ids by which predictions name rows.
+        prompt: column of the prompt (generate).
+        answer: column of the answer to the prompt (generate).
         labels: the classes in order; None takes the data set's.
-        metrics: names of the metrics; None takes the kind's own.
-        base: what a relative folder is relative to; None takes the working directory.
+        metrics: names of the metrics; None takes the kind's defaults.
+        base: the folder that a relative path starts from; None takes the working directory.
 
     >>> from datasets import Dataset, DatasetDict
     >>> split = Dataset.from_dict({"sentence": ["so good", "so bad"], "y": ["+", "-"]})
@@ -142,74 +138,66 @@ def from_hub(
     """
     columns = ColumnMap(text, label, pair, tuple(choices), separator, id, prompt, answer)
     splits = {"train": train, "dev": dev, "test": test}
-    named = {split: there for split, there in splits.items() if there is not None}
+    names = {split: hub_name for split, hub_name in splits.items() if hub_name is not None}
 
-    def made() -> Task:
-        loaded, called = hub, f"task {name}"
+    def make() -> Task:
+        loaded, where = hub, f"task {name}"
         if isinstance(hub, (str, Path)):
-            loaded, called = _loaded(hub, config, revision, base or Path()), str(hub)
+            loaded, where = _load(hub, config, revision, base or Path()), str(hub)
         if not isinstance(loaded, Mapping):
             raise UserError(f"task {name}: hub: expected a name or a folder, found {loaded!r}.")
         tables = {
-            split: HubTable(_split(loaded, there, called), f"{called}, split {there}")
-            for split, there in named.items()
+            split: HubTable(_split(loaded, hub_name, where), f"{where}, split {hub_name}")
+            for split, hub_name in names.items()
         }
         return assemble(name, kind, columns, tables, labels, metrics)
 
-    return _late(name, kind, columns, named, made, metrics) if isinstance(kind, Kind) else made()
+    if not isinstance(kind, Kind):
+        return make()
 
+    def opened(split: str) -> "tuple[Dataset, Shape]":
+        source = make().split(split)
+        assert isinstance(source, HubSource)
+        return source.opened
 
-def _late(
-    name: str,
-    kind: Kind,
-    columns: ColumnMap,
-    splits: Iterable[str],
-    made: Callable[[], Task],
-    metrics: Iterable[str] | None,
-) -> Task:
-    """Return the task of a trained model, whose data set is loaded when a split is read."""
+    # The labels of a trained kind are known, so nothing is loaded before a split is read.
     shape = type(kind).shape(columns)
-
-    def found(split: str) -> Source:
-        return made().split(split)
-
     sources = {
-        split: LateSource(f"task {name}, {split}", shape, partial(found, split)) for split in splits
+        split: HubSource(f"task {name}, {split}", shape, partial(opened, split)) for split in names
     }
     return Task(name, kind, sources, metrics_of(name, kind, metrics))
 
 
 def saved_split(path: Path) -> "Dataset":
     """Return a single split that was saved to disk."""
-    found = _from_disk(path)
-    if isinstance(found, dict):
+    dataset = _from_disk(path)
+    if isinstance(dataset, dict):
         raise UserError(f"{path}: holds several splits; name it as `hub` and its splits beside it.")
-    return found
+    return dataset
 
 
 def hub_revision(place: object) -> str | None:
-    """Return the newest revision of a data set of the hub; None if it cannot be asked."""
+    """Return the newest revision of a data set of the hub; None if the hub does not answer."""
     if not isinstance(place, str) or _is_saved(Path(place)):
         return None
     from huggingface_hub import HfApi
 
     try:
         return HfApi().dataset_info(place).sha
-    except (
-        Exception
-    ):  # offline, no such name, a hub that is down: loading it will say what is wrong
-        return None
+    except Exception:
+        return None  # offline, or no such name: loading the data set raises the error
 
 
-def _loaded(
+def _load(
     place: str | Path, config: str | None, revision: str | None, base: Path
 ) -> Mapping[str, "Dataset"]:
-    folder = base / place
-    saved = _is_saved(folder)
-    found = _from_disk(folder) if saved else _from_hub(str(place), config, revision)
-    if not isinstance(found, dict):
+    if _is_saved(base / place):
+        splits = _from_disk(base / place)
+    else:
+        splits = _from_hub(str(place), config, revision)
+    if not isinstance(splits, dict):
         raise UserError(f"{place}: holds a single split; name its folder as `train` or `dev`.")
-    return found
+    return splits
 
 
 def _is_saved(folder: Path) -> bool:
@@ -240,10 +228,10 @@ def _library(place: object) -> Any:
     return datasets
 
 
-def _split(loaded: Mapping[str, "Dataset"], there: str, called: str) -> "Dataset":
-    if there not in loaded:
-        raise UserError(f"{called}: no split {there!r}; splits found: {', '.join(loaded)}.")
-    return loaded[there]
+def _split(splits: Mapping[str, "Dataset"], name: str, where: str) -> "Dataset":
+    if name not in splits:
+        raise UserError(f"{where}: no split {name!r}; splits found: {', '.join(splits)}.")
+    return splits[name]
 
 
 def _first_line(error: Exception) -> str:

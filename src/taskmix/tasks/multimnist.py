@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from struct import unpack
 from typing import Literal
 
 import numpy as np
@@ -10,8 +11,8 @@ from numpy.typing import NDArray
 
 from taskmix.errors import UserError
 from taskmix.rng import stream
-from taskmix.tasks.overlay import Pixels, overlay
-from taskmix.tasks.readers.idx import read_idx
+from taskmix.tasks.digits import Pixels, overlay
+from taskmix.tasks.readers.lines import contents
 from taskmix.tasks.rows import ImageRow
 from taskmix.tasks.sources import fingerprint
 
@@ -24,52 +25,44 @@ DEV_ROWS = 10_000
 PREFIXES = {"train": "train", "dev": "train", "test": "t10k"}
 IMAGES = "{}-images-idx3-ubyte"
 LABELS = "{}-labels-idx1-ubyte"
+UNSIGNED_BYTES = b"\x00\x00\x08"
+"""The first bytes of an IDX file, the format of MNIST, whose values are bytes."""
 
 
 @dataclass(frozen=True)
 class MultiMnistSource:
     """Overlaid digits of one split.
 
-    Every image of MNIST is once the left digit, under a right one drawn from the same file (it may
-    be itself); the canvas of 36 by 36 is brought back to 28 by 28 by nearest pixels. Of the 60,000
-    training pairs, 10,000 drawn at random are the development set (Kourdis et al. 2020).
-
-    Args:
-        images: MNIST's file of images.
-        labels: its file of labels.
-        side: the digit that is asked for.
-        split: train, dev or test.
-        seed: of the pairs, and of which of them are the development set.
+    Every image of MNIST is once the left digit, with a random right one of the same file. The
+    canvas of 36 by 36 is scaled to 28 by 28 by nearest pixels. Of the 60,000 training pairs, a
+    random 10,000 are the dev set (Kourdis et al. 2020).
     """
 
     images: Path
     labels: Path
-    side: Side
+    side: Side  # of the digit that is the label
     split: str
     seed: int = 0
 
     @property
     def where(self) -> str:
-        """What a complaint calls it."""
         return str(self.images)
 
     def rows(self) -> Iterator[ImageRow]:
-        """Yield the rows in order; `at` is the left image's number in its file."""
         images, labels = self._mnist()
         right = stream(self.seed, "multimnist", PREFIXES[self.split]).integers(
             len(images), size=len(images)
         )
         asked = labels if self.side == "left" else labels[right]
-        for left in self._chosen(len(images)):
-            picture = shrunk(overlay(images[left, None], images[right[left], None], SHIFT, CANVAS))
-            yield ImageRow(int(left) + 1, picture[0], str(asked[left]))
+        pixels = np.arange(DIGIT) * CANVAS // DIGIT
+        for left in self._left_images(len(images)):
+            canvas = overlay(images[left, None], images[right[left], None], SHIFT, CANVAS)[0]
+            yield ImageRow(int(left) + 1, canvas[pixels[:, None], pixels], str(asked[left]))
 
     def skips(self) -> dict[str, int]:
-        """No rule passes over a row."""
         return {}
 
     def fingerprint(self) -> str:
-        """Names the files' content, and the pairs."""
         return fingerprint((self.side, self.split, self.seed), self.images, self.labels)
 
     def _mnist(self) -> tuple[Pixels, Pixels]:
@@ -80,8 +73,7 @@ class MultiMnistSource:
             raise UserError(f"{self.images}: {len(images)} images, but {len(labels)} labels.")
         return images, labels
 
-    def _chosen(self, count: int) -> NDArray[np.int64]:
-        """Return the left images of this split, in their order in the file."""
+    def _left_images(self, count: int) -> NDArray[np.int64]:
         if self.split == "test":
             return np.arange(count)
         order = stream(self.seed, "multimnist", "dev").permutation(count)
@@ -89,11 +81,19 @@ class MultiMnistSource:
         return np.sort(order[:cut] if self.split == "dev" else order[cut:])
 
 
-def shrunk(pictures: Pixels) -> Pixels:
-    """Return the canvas at the size of a digit, each pixel the one at floor(j * 36 / 28).
-
-    >>> shrunk(np.zeros((2, 36, 36), dtype=np.uint8)).shape
-    (2, 28, 28)
-    """
-    places = np.arange(DIGIT) * CANVAS // DIGIT
-    return pictures[:, places[:, None], places]
+def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
+    """Read an IDX file of bytes, gzipped or plain."""
+    data = contents(path)
+    start = 4 + 4 * dimensions
+    if data[:4] != UNSIGNED_BYTES + bytes([dimensions]) or len(data) < start:
+        raise UserError(
+            f"{path}: not an IDX file of bytes in {dimensions} dimensions, begins with "
+            f"{data[:4].hex(' ')!r}."
+        )
+    shape = unpack(f">{dimensions}I", data[4:start])
+    expected = int(np.prod(shape, dtype=object))
+    if len(data) - start != expected:
+        raise UserError(
+            f"{path}: {len(data) - start} bytes follow the header, expected {expected}."
+        )
+    return np.frombuffer(data, dtype=np.uint8, offset=start).reshape(shape)

@@ -1,13 +1,12 @@
-"""Parts of a split: fewer rows, or one half of them, the same ones each time.
+"""Deterministic parts of a split."""
 
-Rows that are scored together, such as the answers to one question of MultiRC, are a group: a part
-has all of a group or nothing of it. Rows about one passage, such as the questions about a context
-of SQuAD or a text of MultiRC, are held out together: a model that was trained on some of them has
-seen the passage of the others.
-"""
+# Rows that are scored together, such as the answers to one question of MultiRC, are a group: a part
+# has all of a group or nothing of it. Rows about one passage, such as the questions about a context
+# of SQuAD, are held out together: a model trained on some of them has seen the others' passage.
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache, cached_property
 from hashlib import blake2b
 from itertools import compress
 from typing import Any
@@ -19,13 +18,14 @@ from taskmix.errors import UserError
 from taskmix.tasks.encoding import numbered
 from taskmix.tasks.rows import Row, Source
 from taskmix.tasks.sizes import counted
+from taskmix.tasks.sources import check_file
 
 Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """The items of a split beside the source that they were read from."""
+    """The items of a split, and their source."""
 
     items: Any
     source: Source
@@ -35,21 +35,17 @@ class Split:
 
     @property
     def rows(self) -> int:
-        """How many rows there are; a long one may be several items."""
+        """The number of rows; a long row may be several items."""
         return int(getattr(self.items, "rows", len(self.items)))
 
     def at_most(self, rows: int | None) -> "Split":
-        """Return at most so many rows, in whole groups spread evenly over the split.
-
-        One group is there even if it has more.
-        """
-        there = self.rows
-        if rows is None or rows >= there:
+        """Return at most so many rows, but at least one group, spread evenly over the split."""
+        if rows is None or rows >= self.rows:
             return self
-        return self._part(_some(self._groups(), there, rows))
+        return self._part(_at_most(rows, self._groups(), self.rows))
 
     def halves(self) -> tuple["Split", "Split"]:
-        """Return every other group of rows, and the rest."""
+        """Return every other group of rows, and the others."""
         groups = self._groups()
         first = (np.arange(self.rows) if groups is None else groups) % 2 == 0
         if first.all():
@@ -60,105 +56,128 @@ class Split:
         return self._part(first), self._part(~first)
 
     def part(self, rows: NDArray[np.int64]) -> "Split":
-        """Return these rows alone; `rows` ascends."""
+        """Return the rows of these indices, which ascend."""
         keep = np.zeros(self.rows, dtype=np.bool_)
         keep[rows] = True
         return self._part(keep)
 
     def _part(self, keep: Mask) -> "Split":
-        """Return the rows that are kept; `keep` has shape `(rows,)`."""
         if not hasattr(self.items, "take"):
             raise UserError(
                 f"{self.source.where}: expected a data set, of which a part can be taken, found a "
                 "loader of ready batches"
             )
-        row = self._column("row")  # several windows a row
+        row = self._column("row")  # there if a row may have several items
         items = np.flatnonzero(keep if row is None else keep[row])
-        return Split(self.items.take(items), _rows(self.source, keep))
+        return Split(self.items.take(items), _Rows(self.source, lambda: keep))
 
     def _groups(self) -> NDArray[np.int64] | None:
-        """Return the number of each row's group, shape `(rows,)`; None if rows are scored alone."""
+        """Return each row's group, shape `(rows,)`; None if every row is its own."""
         groups = self._column("group")
         return None if groups is None else numbered(np.asarray(groups))
 
     def _column(self, name: str) -> NDArray[np.int64] | None:
-        """Return a column of encoded rows; None where there is none."""
         column: NDArray[np.int64] | None = getattr(self.items, "dense", {}).get(name)
         return column
 
 
 def some_rows(source: Source, rows: int) -> Source:
-    """Return at most so many rows of a source, in whole groups spread evenly over it."""
-    sizes = counted(source)
-    if rows >= sizes.rows:
-        return source
-    return _rows(source, _some(sizes.groups, sizes.rows, rows))
+    """Return at most so many rows of a source, in whole groups; it is counted when it is read."""
+
+    def mask() -> Mask:
+        counts = counted(source)
+        if rows >= counts.rows:
+            return np.ones(counts.rows, dtype=np.bool_)
+        return _at_most(rows, counts.groups, counts.rows)
+
+    return _Rows(source, mask)
 
 
 def hold_out(source: Source, share: float) -> tuple[Source, Source]:
-    """Return a source without a share of its rows, and that share.
+    """Split a source into training rows and a held-out share of its passages.
 
-    Whole passages are held out, spread evenly over the source: no passage is on both sides. The
-    share is one of passages; where they differ in size, that of rows is near it.
+    Nothing is counted before one of the two is read.
     """
-    sizes = counted(source)
-    there = sizes.rows if sizes.passages is None else int(sizes.passages.max()) + 1
-    if there < 2:
-        raise UserError(
-            f"{source.where}: none of its rows can be held out: found {there} passage with "
-            f"{sizes.rows} rows, expected two passages or more."
-        )
-    held = _spread(there, min(max(1, round(share * there)), there - 1))
-    if sizes.passages is not None:
-        held = held[sizes.passages]
-    return _rows(source, ~held), _rows(source, held)
+
+    @cache
+    def held() -> Mask:
+        counts = counted(source)
+        passages = counts.rows if counts.passages is None else int(counts.passages.max()) + 1
+        if passages < 2:
+            raise UserError(
+                f"{source.where}: none of its rows can be held out: found {passages} passage with "
+                f"{counts.rows} rows, expected two passages or more."
+            )
+        mask = _spread(passages, min(max(1, round(share * passages)), passages - 1))
+        return mask if counts.passages is None else mask[counts.passages]
+
+    return _Rows(source, lambda: ~held()), _Rows(source, held)
 
 
-def _some(groups: NDArray[np.int64] | None, there: int, rows: int) -> Mask:
-    """Return which of the rows that are there to keep so that whole groups make at most `rows`."""
+def _at_most(rows: int, groups: NDArray[np.int64] | None, total: int) -> Mask:
+    """Return a mask of whole groups with at most `rows` of `total` rows, but one group at least."""
     if groups is None:
-        return _spread(there, rows)
+        return _spread(total, rows)
     sizes = np.bincount(groups)
-    count = max(1, rows * len(sizes) // there)
-    while count > 1 and (found := int(sizes[_spread(len(sizes), count)].sum())) > rows:
-        count = max(1, min(count - 1, count * rows // found))
+    count = max(1, rows * len(sizes) // total)
+    while count > 1 and (kept := int(sizes[_spread(len(sizes), count)].sum())) > rows:
+        count = max(1, min(count - 1, count * rows // kept))
     return _spread(len(sizes), count)[groups]
 
 
-def _spread(there: int, count: int) -> Mask:
-    """Return a mask of shape `(there,)` with so many evenly spaced places in it."""
-    mask = np.zeros(there, dtype=np.bool_)
-    mask[np.linspace(0, there - 1, count).astype(np.int64)] = True
+def _spread(size: int, count: int) -> Mask:
+    """Return a mask of shape `(size,)` that is true at `count` evenly spaced indices."""
+    mask = np.zeros(size, dtype=np.bool_)
+    mask[np.linspace(0, size - 1, count).astype(np.int64)] = True
     return mask
-
-
-def _rows(source: Source, keep: Mask) -> "_Rows":
-    """Return some rows of a source; those of a part are rows of the whole."""
-    if isinstance(source, _Rows):
-        whole = np.zeros_like(source.keep)
-        whole[source.keep] = keep
-        return _Rows(source.source, whole)
-    return _Rows(source, keep)
 
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Some rows of a source: those where `keep`, of shape `(rows,)`, is true."""
+    """Some rows of a source."""
 
     source: Source
-    keep: Mask
+    mask: Callable[[], Mask]  # (rows,)
+
+    @cached_property
+    def keep(self) -> Mask:
+        return self.mask()
+
+    @cached_property
+    def root(self) -> tuple[Source, Mask]:
+        """The source that is no part of another, and a mask of its kept rows."""
+        if not isinstance(self.source, _Rows):
+            return self.source, self.keep
+        source, outer = self.source.root
+        keep = np.zeros_like(outer)
+        keep[outer] = self.keep
+        return source, keep
 
     @property
     def where(self) -> str:
         return self.source.where
 
+    @property
+    def shape(self) -> Any:
+        return getattr(self.source, "shape", None)
+
+    @property
+    def reader(self) -> Any:
+        return getattr(self.source, "reader", None)
+
+    def check(self) -> None:
+        check_file(self.source)
+
     def rows(self) -> Iterator[Row]:
         return compress(self.source.rows(), self.keep)
 
     def skips(self) -> Mapping[str, int]:
-        return {}
+        return self.source.skips() if self.keep.all() else {}
 
     def fingerprint(self) -> str:
-        digest = blake2b(self.source.fingerprint().encode(), digest_size=16)
-        digest.update(np.packbits(self.keep).tobytes())
+        source, keep = self.root
+        if keep.all():
+            return source.fingerprint()
+        digest = blake2b(source.fingerprint().encode(), digest_size=16)
+        digest.update(np.packbits(keep).tobytes())
         return digest.hexdigest()

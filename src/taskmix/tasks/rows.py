@@ -1,8 +1,4 @@
-"""What a reader yields: one row of a data set, of the form that its kind of task needs.
-
-`at` is the row's place in its file, counted from 1, so that every complaint can name it. A label is
-None where it is hidden, as in test sets.
-"""
+"""Rows of data sets, and the sources that they come from."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,27 +19,16 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class TextRow:
-    """A text or a pair of texts, with a class, several classes, or a number.
+    """A text or a pair of texts, with a class, several classes, or a number."""
 
-    Args:
-        at: the row's place in its file.
-        text: the text.
-        pair: the second text of a pair.
-        label: a class's name, the names of all that apply, or a number.
-        marks: marked pieces of the texts, all rows having equally many (WiC, WSC).
-        group: rows that are scored together share it (MultiRC: the answers to a question).
-        id: how a submission file names the row.
-        passage: rows that are about one text share it, and are held out together.
-    """
-
-    at: int
+    at: int  # here and below: the row's number in its file, from 1
     text: str
     pair: str | None = None
-    label: str | float | tuple[str, ...] | None = None
-    marks: tuple[Mark, ...] = ()
-    group: str = ""
-    id: str = ""
-    passage: str = ""
+    label: str | float | tuple[str, ...] | None = None  # None if it is hidden, as in test sets
+    marks: tuple[Mark, ...] = ()  # as many in every row (WiC, WSC)
+    group: str = ""  # rows of one group are scored together (MultiRC: the answers to a question)
+    id: str = ""  # here and below: the row's name in submission files
+    passage: str = ""  # rows about one text share it, and are held out together
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +42,7 @@ class WordsRow:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer as it stands in a context: `context[start:start + len(text)]`."""
+    """An answer in its context: `text == context[start:start + len(text)]`."""
 
     text: str
     start: int
@@ -65,72 +50,45 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class QuestionRow:
-    """A question and the context that holds its answer; no answers means that it has none.
-
-    Args:
-        at: the row's place in its file.
-        question: the question.
-        context: the text that it is about.
-        answers: where the answers stand in the context; None where they are hidden.
-        id: how a submission file names the row.
-        accepted: the texts that count as right, where they are others than those that stand in the
-            context (MRQA).
-    """
+    """A question about a context."""
 
     at: int
     question: str
     context: str
-    answers: tuple[Answer, ...] | None = None
+    answers: tuple[Answer, ...] | None = None  # None if hidden; empty if there is no answer
     id: str = ""
-    accepted: tuple[str, ...] | None = None
+    accepted: tuple[str, ...] | None = None  # the right texts, if not those of `answers` (MRQA)
 
 
 @dataclass(frozen=True, slots=True)
 class ChoiceRow:
-    """A text and several ways to go on, one of which is right (or, in ReCoRD, any of some).
-
-    Args:
-        at: the row's place in its file.
-        text: what all choices share.
-        choices: the ways to go on, at least one.
-        label: index of the right choice.
-        answers: texts that count as right, where a benchmark scores texts (ReCoRD).
-        id: how a submission file names the row.
-        names: the text that each choice stands for, where it is scored by text (ReCoRD).
-    """
+    """A text and several continuations, one of which is right (in ReCoRD: one or more)."""
 
     at: int
     text: str
-    choices: tuple[str, ...]
-    label: int | None = None
-    answers: tuple[str, ...] = ()
+    choices: tuple[str, ...]  # at least one
+    label: int | None = None  # index of the right choice
+    answers: tuple[str, ...] = ()  # the right names (ReCoRD)
     id: str = ""
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # the name of each choice, if names are scored (ReCoRD)
 
 
 @dataclass(frozen=True, slots=True)
 class PromptRow:
-    """A text to go on from, and what it goes on with.
-
-    Args:
-        at: the row's place in its file.
-        prompt: what is given; empty where the whole of a text is to be learned.
-        answer: what is to be said after it; None where that is not known.
-        id: how predictions name the row.
-    """
+    """A prompt and its answer."""
 
     at: int
-    prompt: str
+    prompt: str  # empty if `answer` is a text that is learned as a whole
     answer: str | None = None
     id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageRow:
-    """A picture of bytes, shape `(height, width)`, with a class."""
+    """An image with a class."""
 
     at: int
-    pixels: NDArray[np.uint8]
+    pixels: NDArray[np.uint8]  # (height, width)
     label: str | None = None
 
 
@@ -138,17 +96,17 @@ Row = TextRow | WordsRow | QuestionRow | ChoiceRow | PromptRow | ImageRow
 
 
 class Source(Protocol):
-    """Where the rows of one split come from; reading it twice gives the same rows."""
+    """The rows of one split, which are the same each time they are read."""
 
     @property
     def where(self) -> str:
-        """What a complaint calls it: the file, or the data set's name and split."""
+        """The source's name in errors: the file, or the data set and split."""
 
     def rows(self) -> Iterator[Row]:
-        """Return the rows in order, read as they are asked for."""
+        """Yield the rows in order."""
 
     def skips(self) -> Mapping[str, int]:
-        """By documented rule, how many records it passes over."""
+        """Return the number of records that each documented rule skips."""
 
     def fingerprint(self) -> str:
-        """Names the content and the way it is read; another content has another name."""
+        """Return a hash of the content and of the way in which it is read."""

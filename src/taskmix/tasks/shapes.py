@@ -1,4 +1,4 @@
-"""How records become rows: which column is which."""
+"""Shapes: how the columns of a record become a row."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -6,29 +6,43 @@ from typing import Literal, Protocol
 
 from taskmix.rng import stream
 from taskmix.tasks import cells
-from taskmix.tasks.readers.record import FileRecord
+from taskmix.tasks.readers.base import FileRecord
 from taskmix.tasks.rows import ChoiceRow, PromptRow, QuestionRow, Row, TextRow, WordsRow
 
 NO_LABEL = -1
-"""What the hub writes where a class is not known."""
+"""The hub's value of an unknown class."""
+
+
+@dataclass(frozen=True)
+class ColumnMap:
+    """The options of `from_files` that name columns, and the separator."""
+
+    text: str = ""
+    label: str = ""
+    pair: str | None = None
+    choices: tuple[str, ...] = ()
+    separator: str | None = None
+    id: str | None = None
+    prompt: str = ""
+    answer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """A record that a documented rule passes over; it is counted, never dropped in silence."""
+    """A record that a documented rule leaves out; it is counted."""
 
     rule: str
 
 
 class Shape(Protocol):
-    """Makes rows of records; a frozen dataclass, whose repr says how it does so."""
+    """Makes rows of records; a frozen dataclass, whose repr identifies the conversion."""
 
     @property
     def skips(self) -> bool:
         """Whether a rule of this shape passes over records."""
 
     def rows(self, record: FileRecord) -> Iterator[Row | Skip]:
-        """Return the rows that a record holds, mostly one."""
+        """Yield the rows of a record, mostly one."""
 
     def without_labels(self) -> "Shape":
         """Return the same shape for a split whose labels are not published."""
@@ -36,50 +50,31 @@ class Shape(Protocol):
 
 @dataclass(frozen=True)
 class Texts:
-    """A text or a pair of texts, with a class, several classes, or a number.
+    """A text or a pair of texts, with a class, several classes, or a number."""
 
-    Args:
-        text: column of the text.
-        pair: column of the second text.
-        label: column of the label; None where labels are hidden.
-        holds: what the label column holds: a class's name, a number, or several names.
-        id: column by which submissions name the row, where it is there.
-        unlabelled: a label that marks a row without one; such rows are skipped and counted.
-        broken: whether rows with too few columns are skipped and counted (the official QQP file
-            has questions with line breaks in them, which nobody can put together again).
-        names: what labels that are positions in a list are called (hub data sets); the hub's -1
-            is a hidden label.
-        aliases: other words that a distribution has for a class, each with the class's name.
-        passage: column of the text that several rows are about; such rows are held out together.
-        optional: whether a row may come without its label, as in a test split.
-        separator: what stands between the labels of a text that holds several; None finds it in
-            the file.
-    """
-
-    text: str
+    text: str  # here and below: the name of a column
     pair: str | None = None
-    label: str | None = None
-    holds: Literal["name", "number", "names"] = "name"
-    id: str | None = None
-    unlabelled: str | int | None = None
+    label: str | None = None  # None where labels are hidden
+    holds: Literal["name", "number", "names"] = "name"  # the content of the label column
+    id: str | None = None  # names the row in submissions
+    unlabelled: str | int | None = None  # rows with this label are skipped and counted
+    # Skip and count rows with too few columns: the official QQP file has questions with line breaks
+    # in them, which cannot be restored.
     broken: bool = False
-    names: tuple[str, ...] | None = None
-    aliases: tuple[tuple[str, str], ...] = ()
-    passage: str | None = None
-    optional: bool = False
-    separator: str | None = None
+    names: tuple[str, ...] | None = None  # of labels that are indices (hub); -1 is hidden
+    aliases: tuple[tuple[str, str], ...] = ()  # other names of a class in a distribution
+    passage: str | None = None  # rows of one passage are held out together
+    optional: bool = False  # a row may come without its label, as in a test split
+    separator: str | None = None  # between several labels; None finds it in the file
 
     @property
     def skips(self) -> bool:
-        """Whether a rule of this shape passes over records."""
         return self.broken or self.unlabelled is not None
 
     def without_labels(self) -> "Texts":
-        """Return the same shape for a split whose labels are not published."""
         return Texts(self.text, self.pair, id=self.id)
 
     def rows(self, record: FileRecord) -> Iterator[TextRow | Skip]:
-        """Yield the row that a record holds."""
         if self.broken and len(record.values) < len(record.columns):
             yield Skip("too few columns")
         elif self.label and self.unlabelled is not None and record[self.label] == self.unlabelled:
@@ -88,7 +83,7 @@ class Texts:
             yield self._row(record)
 
     def settled(self, records: Iterable[FileRecord]) -> "Texts":
-        """Return the shape that knows the separator of the labels in a file of these records."""
+        """Return the shape with the separator of the labels in these records."""
         if self.holds != "names" or self.label is None or self.separator is not None:
             return self
         labels = (record.values.get(self.label) for record in records)
@@ -113,31 +108,24 @@ class Texts:
             return None
         if self.holds == "number":
             return cells.number(record, column, value)
-        found = cells.name(record, column, value, self.names)
-        return dict(self.aliases).get(found, found)
+        name = cells.name(record, column, value, self.names)
+        return dict(self.aliases).get(name, name)
 
     def _names(self, record: FileRecord, column: str) -> tuple[str, ...] | None:
-        """Return the labels of a cell; an empty text is a row to which none applies."""
+        """Return the labels of a cell; an empty text means none."""
         value = record.values.get(column)
         if isinstance(value, str) and not value.strip():
             return ()
         value = cells.label_of(record, column, "a list of labels", optional=self.optional)
         if value is None:
             return None
-        several = cells.several(record, column, value, self.separator)
-        return tuple(cells.name(record, column, each, self.names) for each in several)
+        labels = cells.several(record, column, value, self.separator)
+        return tuple(cells.name(record, column, label, self.names) for label in labels)
 
 
 @dataclass(frozen=True)
 class Words:
-    """A sentence in words with a tag for each.
-
-    Args:
-        words: column of the list of words.
-        tags: column of the list of tags; None where they are hidden.
-        names: what tags that are positions in a list are called (hub data sets).
-        optional: whether a row may come without its tags, as in a test split.
-    """
+    """A sentence as a list of words with a tag for each."""
 
     words: str = "words"
     tags: str | None = "tags"
@@ -146,11 +134,9 @@ class Words:
     skips = False
 
     def without_labels(self) -> "Words":
-        """Return the same shape for a split whose tags are not published."""
         return Words(self.words, None)
 
     def rows(self, record: FileRecord) -> Iterator[WordsRow]:
-        """Yield the row that a record holds."""
         words = tuple(cells.texts(record, self.words))
         tags = self._tags(record, self.tags, len(words)) if self.tags else None
         yield WordsRow(record.at, words, tags)
@@ -168,15 +154,9 @@ class Words:
 class Questions:
     """A question, its context and its answers, each a pair of text and first character.
 
-    Args:
-        question: column of the question.
-        context: column of the context.
-        answers: column of the answers: a list of pairs, or of mappings with `text` and
-            `answer_start`, or the hub's mapping of two lists, in which a list `accepted` may name
-            the texts that count as right, where they are others; a text without its place stands
-            for all its places; None where answers are hidden.
-        id: column by which submissions name the row, where it is there.
-        optional: whether a row may come without answers, as in a test split.
+    Answers are a list of pairs, or of mappings with `text` and `answer_start`, or the hub's mapping
+    of two lists, in which a list `accepted` may name other texts that count as right. A text
+    without its place stands for all its places.
     """
 
     question: str = "question"
@@ -187,50 +167,38 @@ class Questions:
     skips = False
 
     def without_labels(self) -> "Questions":
-        """Return the same shape for a split whose answers are not published."""
         return Questions(self.question, self.context, None, self.id)
 
     def rows(self, record: FileRecord) -> Iterator[QuestionRow]:
-        """Yield the row that a record holds."""
         context = record.text(self.context)
-        found = None
+        answers = None
         if self.answers:
-            found = cells.label_of(record, self.answers, "answers", optional=self.optional)
+            answers = cells.label_of(record, self.answers, "answers", optional=self.optional)
         yield QuestionRow(
             at=record.at,
             question=record.text(self.question),
             context=context,
-            answers=None if found is None else tuple(cells.answers(record, found, context)),
+            answers=None if answers is None else tuple(cells.answers(record, answers, context)),
             id=cells.identity(record, self.id),
-            accepted=cells.accepted(record, found),
+            accepted=cells.accepted(record, answers),
         )
 
 
 @dataclass(frozen=True)
 class Choices:
-    """A text and several ways to go on.
-
-    Args:
-        text: column of what all choices share.
-        choices: columns of the choices, or the one column that holds a list of them.
-        label: column of the right choice's position, from 0; None where it is hidden.
-        id: column by which submissions name the row, where it is there.
-        optional: whether a row may come without its label, as in a test split.
-    """
+    """A text and several choices of its continuation."""
 
     text: str
-    choices: tuple[str, ...]
-    label: str | None = "label"
+    choices: tuple[str, ...]  # one column each, or the one column that holds a list of them
+    label: str | None = "label"  # index of the right choice, from 0
     id: str | None = None
     optional: bool = False
     skips = False
 
     def without_labels(self) -> "Choices":
-        """Return the same shape for a split whose labels are not published."""
         return Choices(self.text, self.choices, None, self.id)
 
     def rows(self, record: FileRecord) -> Iterator[ChoiceRow]:
-        """Yield the row that a record holds."""
         choices = tuple(self._choices(record))
         yield ChoiceRow(
             at=record.at,
@@ -254,15 +222,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Prompts:
-    """A text to go on from and what it goes on with, or a text that is learned as a whole.
-
-    Args:
-        prompt: column of what is given; empty for texts that are learned as a whole.
-        answer: column of what is to be said after it, or of the whole text; None where it is
-            hidden.
-        id: column by which predictions name the row, where it is there.
-        optional: whether a row may come without its answer, as in a test split.
-    """
+    """A prompt with its answer, or a text that is learned as a whole (without a prompt)."""
 
     prompt: str
     answer: str | None
@@ -271,43 +231,33 @@ class Prompts:
     skips = False
 
     def without_labels(self) -> "Prompts":
-        """Return the same shape for prompts alone; a text is then what is to be gone on from."""
+        """Return the same shape for prompts alone; a whole text becomes a prompt."""
         return Prompts(self.prompt or self.answer or "", None, self.id)
 
     def rows(self, record: FileRecord) -> Iterator[PromptRow]:
-        """Yield the row that a record holds."""
         prompt = record.text(self.prompt) if self.prompt else ""
         answer = None
         if self.answer:
-            found = cells.label_of(record, self.answer, "a text", optional=self.optional)
-            answer = None if found is None else cells.name(record, self.answer, found)
+            value = cells.label_of(record, self.answer, "a text", optional=self.optional)
+            answer = None if value is None else cells.name(record, self.answer, value)
         yield PromptRow(record.at, prompt, answer, cells.identity(record, self.id))
 
 
 @dataclass(frozen=True)
 class Alone:
-    """One text of each row of another shape, to be learned as a whole.
-
-    Args:
-        inner: gives rows of texts or of words.
-        part: which text of a pair.
-        shuffled: whether its words come in any order, the same one each time: noise that has the
-            words of real texts.
-        given: whether the text is to be gone on from instead.
-    """
+    """One text of each row of another shape, to be learned as a whole or, if `given`, a prompt."""
 
     inner: Shape
     part: Literal["text", "pair"] = "text"
-    shuffled: bool = False
+    shuffled: bool = False  # permute its words, the same way each time: noise with real words
     given: bool = False
     skips = True
 
     def without_labels(self) -> "Alone":
-        """Return the same shape for texts that are to be gone on from."""
+        """Return the same shape for prompts."""
         return replace(self, inner=self.inner.without_labels(), given=True)
 
     def rows(self, record: FileRecord) -> Iterator[PromptRow | Skip]:
-        """Yield the texts that a record holds."""
         for row in self.inner.rows(record):
             yield row if isinstance(row, Skip) else self._alone(row)
 

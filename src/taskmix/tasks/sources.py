@@ -1,4 +1,4 @@
-"""Where the rows of a split come from: a file, read by a reader, given a shape."""
+"""Files as sources of rows."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -6,37 +6,22 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
+from typing import NoReturn
 
 from taskmix.errors import UserError
+from taskmix.tasks.readers.base import FileRecord, Reader
 from taskmix.tasks.readers.lines import raw
-from taskmix.tasks.readers.record import FileRecord, Reader
 from taskmix.tasks.rows import Row, Source
 from taskmix.tasks.shapes import Shape, Skip, Texts
 
 BLOCK = 2**20
 READING = "2"
-"""Counts the changes to what readers and shapes make of the same bytes."""
+"""Version of readers and shapes: incremented when they make other rows of the same bytes."""
 
 
 @dataclass(frozen=True)
 class FileSource:
-    r"""A file whose rows are read as they are asked for, never all of it at once.
-
-    Args:
-        path: the file, gzipped or plain.
-        reader: its format.
-        shape: which column is which.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> from taskmix.tasks.readers import Tsv
-    >>> from taskmix.tasks.shapes import Texts
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder, "mine.tsv")
-    ...     _ = path.write_text("text\tlabel\nhello\tgreeting\n")
-    ...     rows = list(FileSource(path, Tsv(), Texts("text", label="label")).rows())
-    >>> rows[0].at, rows[0].text, rows[0].label
-    (2, 'hello', 'greeting')
-    """
+    """A file, gzipped or plain, whose rows are read one by one."""
 
     path: Path
     reader: Reader
@@ -44,19 +29,19 @@ class FileSource:
 
     @property
     def where(self) -> str:
-        """What a complaint calls it."""
         return str(self.path)
 
+    def check(self) -> None:
+        if not self.path.exists():
+            raise UserError(f"{self.path}: no such file.")
+
     def rows(self) -> Iterator[Row]:
-        """Return the rows in order; a file without any is an error."""
         return unskipped(self._items(), self.where)
 
     def skips(self) -> Mapping[str, int]:
-        """Return how many records each documented rule passes over."""
         return skipped(self._items()) if self.shape.skips else {}
 
     def fingerprint(self) -> str:
-        """Return what names the file's bytes and the way they are read; found once."""
         return self._fingerprint
 
     @cached_property
@@ -69,46 +54,41 @@ class FileSource:
             yield from shape.rows(record)
 
 
-@dataclass(frozen=True, eq=False)
-class LateSource:
-    """A split that is looked for when it is read: a trained model can be used without it.
-
-    Args:
-        where: what a complaint calls it.
-        shape: which column is which; None where it is not made from tables.
-        find: finds the split, or raises one sentence about what is missing.
-        reader: the format of its file; None where there is none.
-    """
+@dataclass(frozen=True)
+class MissingSource:
+    """A split whose file is missing, which a trained model does not need."""
 
     where: str
-    shape: Shape | None
-    find: Callable[[], Source]
+    complaint: str
+    shape: Shape | None = None
     reader: Reader | None = None
 
-    @cached_property
-    def _found(self) -> Source:
-        return self.find()
+    def check(self) -> NoReturn:
+        raise UserError(self.complaint)
 
     def rows(self) -> Iterator[Row]:
-        """Return the rows in order."""
-        return self._found.rows()
+        self.check()
 
     def skips(self) -> Mapping[str, int]:
-        """Return how many records each documented rule passes over."""
-        return self._found.skips()
+        self.check()
 
     def fingerprint(self) -> str:
-        """Names the content of the split."""
-        return self._found.fingerprint()
+        self.check()
+
+
+def check_file(source: Source) -> None:
+    """Raise if the file of a source is missing, before anything is read."""
+    if hasattr(source, "check"):
+        source.check()
 
 
 def settled(shape: Shape, records: Callable[[], Iterable[FileRecord]]) -> Shape:
-    """Return the shape with what it has to find in the records before it reads them."""
+    """Return the shape with the separator of the labels in these records."""
     return shape.settled(records()) if isinstance(shape, Texts) else shape
 
 
 def unskipped(items: Iterator[Row | Skip], where: str) -> Iterator[Row]:
-    """Yield the rows that no rule passes over; there must be one."""
+    """Yield the rows without the skips; raise if there is none."""
     empty = True
     for item in items:
         if not isinstance(item, Skip):
@@ -119,12 +99,11 @@ def unskipped(items: Iterator[Row | Skip], where: str) -> Iterator[Row]:
 
 
 def skipped(items: Iterator[Row | Skip]) -> Mapping[str, int]:
-    """Return how many records each rule passes over."""
     return Counter(item.rule for item in items if isinstance(item, Skip))
 
 
 def fingerprint(reading: object, *paths: Path) -> str:
-    """Names the bytes of files, and a way of reading them by its repr."""
+    """Return a hash of files and of the way in which they are read."""
     digest = blake2b(repr((READING, reading)).encode(), digest_size=16)
     for path in paths:
         with raw(path) as file:

@@ -1,4 +1,4 @@
-"""Predictions in the files that the servers of GLUE and SuperGLUE and MRQA's script take."""
+"""Submission files for the servers of GLUE and SuperGLUE and for MRQA's script."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from taskmix.files import write_whole
 from taskmix.tasks.rows import Row
 from taskmix.tasks.task import Task
 
-GLUE_FILES: Mapping[tuple[str, str], str] = {
+FILES: Mapping[tuple[str, str], str] = {
     ("glue/cola", "test"): "CoLA.tsv",
     ("glue/sst2", "test"): "SST-2.tsv",
     ("glue/mrpc", "test"): "MRPC.tsv",
@@ -23,8 +23,6 @@ GLUE_FILES: Mapping[tuple[str, str], str] = {
     ("glue/qnli", "test"): "QNLI.tsv",
     ("glue/rte", "test"): "RTE.tsv",
     ("glue/wnli", "test"): "WNLI.tsv",
-}
-SUPERGLUE_FILES: Mapping[tuple[str, str], str] = {
     ("superglue/boolq", "test"): "BoolQ.jsonl",
     ("superglue/cb", "test"): "CB.jsonl",
     ("superglue/copa", "test"): "COPA.jsonl",
@@ -39,15 +37,15 @@ Pairs = Iterable[tuple[str, Any]]
 
 
 def submission_file(folder: Path, task: str, split: str, *, force: bool = False) -> Path:
-    """Return where a submission goes; raise if there is a file already, or no benchmark takes one.
-
-    Args:
-        folder: where the benchmark's files are gathered.
-        task: the task's name.
-        split: of the task.
-        force: whether a file that is there may be written over.
-    """
-    path = folder / _file(task, split)
+    """Return the path of a submission; raise if it exists, or no benchmark takes one."""
+    if task.startswith(MRQA):
+        path = folder / f"{task.removeprefix(MRQA)}-{split}.json"
+    elif (task, split) in FILES:
+        path = folder / FILES[task, split]
+    else:
+        raise UserError(
+            f"task {task}, split {split}: neither GLUE nor SuperGLUE nor MRQA takes a file of it."
+        )
     if path.exists() and not force:
         raise UserError(
             f"{path}: expected no file, found one; choose another folder with --out, or overwrite "
@@ -59,16 +57,7 @@ def submission_file(folder: Path, task: str, split: str, *, force: bool = False)
 def write_submission(
     folder: Path, task: Task, split: str, answers: Sequence[Any], *, force: bool = False
 ) -> Path:
-    """Write the predictions of a split; the file is there whole or not at all.
-
-    Args:
-        folder: where the benchmark's files are gathered.
-        task: a task of GLUE, SuperGLUE or MRQA.
-        split: `test`, and for MNLI also `test_mismatched` and `diagnostic`; any split for MRQA,
-            whose script scores on one's own machine.
-        answers: what the task's kind answers for each row, in the rows' order.
-        force: whether a file that is there may be written over.
-    """
+    """Write the predictions of a split atomically."""
     path = submission_file(folder, task.name, split, force=force)
     pairs = zip(_ids(task.split(split).rows()), answers, strict=True)
     if path.suffix == ".jsonl":
@@ -79,71 +68,37 @@ def write_submission(
     return path
 
 
-def _file(task: str, split: str) -> str:
-    """Return the name of a submission file; raise if no benchmark takes one."""
-    if task.startswith(MRQA):
-        return f"{task.removeprefix(MRQA)}-{split}.json"
-    files = {**GLUE_FILES, **SUPERGLUE_FILES}
-    if (task, split) not in files:
-        raise UserError(
-            f"task {task}, split {split}: neither GLUE nor SuperGLUE nor MRQA takes a file of it."
-        )
-    return files[task, split]
-
-
 def glue_lines(pairs: Pairs) -> Iterator[str]:
-    r"""Yield a header, then a row's number and its prediction; STS-B's scores within 0 and 5.
-
-    >>> list(glue_lines([("0", "entailment"), ("1", 5.25)]))
-    ['index\tprediction', '0\tentailment', '1\t5.000']
-    """
     yield "index\tprediction"
     for row, answer in pairs:
-        number = isinstance(answer, float)
-        yield f"{row}\t{min(max(answer, 0.0), 5.0):.3f}" if number else f"{row}\t{answer}"
+        if isinstance(answer, float):
+            answer = f"{min(max(answer, 0.0), 5.0):.3f}"  # scores of STS-B are from 0 to 5
+        yield f"{row}\t{answer}"
 
 
 def superglue_lines(pairs: Pairs) -> Iterator[str]:
-    """Yield one JSON mapping a row.
-
-    >>> list(superglue_lines([("0", "true")]))
-    ['{"idx": 0, "label": "true"}']
-    """
     for row, answer in pairs:
         yield json.dumps({"idx": int(row), "label": answer})
 
 
 def mrqa_lines(pairs: Pairs) -> Iterator[str]:
-    """Yield one JSON mapping of all questions' ids to their answers.
-
-    >>> list(mrqa_lines([("q1", "1066"), ("q2", "the moon")]))
-    ['{"q1": "1066", "q2": "the moon"}']
-    """
     yield json.dumps(dict(pairs), ensure_ascii=False)
 
 
 def capitalised_lines(pairs: Pairs) -> Iterator[str]:
-    """As WSC wants its truth values.
-
-    >>> list(capitalised_lines([("0", "true")]))
-    ['{"idx": 0, "label": "True"}']
-    """
+    """Yield the lines of WSC, whose labels are `True` and `False`."""
     return superglue_lines((row, answer.capitalize()) for row, answer in pairs)
 
 
 def multirc_lines(pairs: Pairs) -> Iterator[str]:
-    """Yield one JSON mapping a passage, with its questions and their answers.
-
-    >>> list(multirc_lines([("0/1/2", "1")]))
-    ['{"idx": 0, "passage": {"questions": [{"idx": 1, "answers": [{"idx": 2, "label": 1}]}]}}']
-    """
+    """Yield one JSON mapping a passage; a row's id is passage, question and answer."""
     split = ([*map(int, row.split("/")), int(answer)] for row, answer in pairs)
-    for passage, questions in groupby(split, key=lambda each: each[0]):
-        found = [
+    for passage, questions in groupby(split, key=lambda row: row[0]):
+        answered = [
             {"idx": question, "answers": [{"idx": a, "label": label} for *_, a, label in answers]}
-            for question, answers in groupby(questions, key=lambda each: each[1])
+            for question, answers in groupby(questions, key=lambda row: row[1])
         ]
-        yield json.dumps({"idx": passage, "passage": {"questions": found}})
+        yield json.dumps({"idx": passage, "passage": {"questions": answered}})
 
 
 _SUPERGLUE_LINES: Mapping[str, Callable[[Pairs], Iterator[str]]] = {
@@ -153,6 +108,6 @@ _SUPERGLUE_LINES: Mapping[str, Callable[[Pairs], Iterator[str]]] = {
 
 
 def _ids(rows: Iterator[Row]) -> Iterator[str]:
-    """Yield the name of each row in its file, or its number from 0 where it has none."""
+    """Yield the id of each row, or its number from 0 if it has none."""
     for number, row in enumerate(rows):
         yield getattr(row, "id", "") or str(number)

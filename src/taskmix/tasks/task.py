@@ -1,25 +1,27 @@
-"""A task: something to learn."""
+"""A task, and how the columns of a user's tables become one."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-from taskmix.errors import UserError
-from taskmix.tasks.kinds.base import Kind
+from taskmix.errors import UserError, unknown
+from taskmix.tasks.kinds import Kind, kind_class
 from taskmix.tasks.metrics import Metric
 from taskmix.tasks.rows import Source
+from taskmix.tasks.shapes import NO_LABEL, ColumnMap, Shape, Texts, Words, optional_labels
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Something to learn: a name, a kind with its labels, metrics, and its splits.
+    """A learning problem: its name, kind, splits and metrics.
 
-    Nothing is read before it is asked for.
+    No file is read before a split's rows are.
 
     Args:
-        name: how run files, journals and tables call it.
-        kind: what its rows become and what its outputs mean.
-        splits: where the rows come from; `train` and `dev`, and any others.
-        metrics: its score is their mean.
+        name: the task's name in run files, journals and tables.
+        kind: the kind of task, such as classification, with its labels.
+        splits: the source of each split's rows; `train`, `dev` and any others.
+        metrics: the task's score is their mean.
     """
 
     name: str
@@ -28,9 +30,76 @@ class Task:
     metrics: tuple[Metric, ...]
 
     def split(self, name: str) -> Source:
-        """Return the source of a split, or one sentence about the splits that there are."""
+        """Return the source of a split."""
         try:
             return self.splits[name]
         except KeyError:
-            there = ", ".join(self.splits) or "none"
-            raise UserError(f"task {self.name}: no split {name!r}; there are: {there}") from None
+            names = ", ".join(self.splits) or "none"
+            raise UserError(f"task {self.name}: no split {name!r}; there are: {names}") from None
+
+
+class DataTable(Protocol):
+    """A file, or a data set of the `datasets` library."""
+
+    def columns(self) -> tuple[str, ...]: ...
+
+    def label_names(self, column: str) -> tuple[str, ...] | None:
+        """Return the class names of a column of integers, if the table has them."""
+
+    def source(self, shape: Shape) -> Source: ...
+
+
+def assemble(
+    name: str,
+    kind: str | type[Kind] | Kind,
+    columns: ColumnMap,
+    tables: Mapping[str, DataTable],
+    labels: Iterable[str | int] | None,
+    metrics: Iterable[str] | None,
+) -> Task:
+    """Make a task from tables; if `kind` is a trained kind, no table is read."""
+    for option, value in (("labels", labels), ("metrics", metrics)):
+        if isinstance(value, str):
+            raise UserError(f"task {name}: {option}: expected a list, found {value!r}.")
+    cls = type(kind) if isinstance(kind, Kind) else kind_class(kind, f"task {name}")
+    _metrics(name, cls, metrics or ())  # a wrong name is found before anything is read
+    for option in cls.asks:
+        if not getattr(columns, option):
+            raise UserError(f"task {name}: expected a value for {option}, found none.")
+    names = tables["train"].label_names(columns.label)
+    shape = cls.shape(columns)
+    if names and isinstance(shape, (Texts, Words)):
+        shape = replace(shape, names=names)
+    sources = {split: _source(split, table, shape, columns) for split, table in tables.items()}
+    classes = tuple(str(label) for label in labels) if labels else names
+    try:
+        made = kind if isinstance(kind, Kind) else cls.for_task(classes, sources["train"])
+    except UserError as error:
+        raise UserError(f"task {name}: {error}") from None
+    return Task(name, made, sources, metrics_of(name, made, metrics))
+
+
+def metrics_of(name: str, kind: Kind, metrics: Iterable[str] | None) -> tuple[Metric, ...]:
+    """Return the metrics of these names; None means the kind's defaults."""
+    return _metrics(name, type(kind), kind.usual_metrics() if metrics is None else metrics)
+
+
+def _source(split: str, table: DataTable, shape: Shape, columns: ColumnMap) -> Source:
+    # Rows of a test split may lack labels; in other splits such rows are skipped and counted.
+    if split == "test" and optional_labels(shape) != shape:
+        return table.source(optional_labels(shape))
+    if split == "test":
+        labelled = (columns.answer or columns.label) in table.columns()
+        return table.source(shape if labelled else shape.without_labels())
+    if isinstance(shape, Texts) and shape.names:
+        return table.source(replace(shape, unlabelled=NO_LABEL))
+    return table.source(shape)
+
+
+def _metrics(task: str, kind: type[Kind], names: Iterable[str]) -> tuple[Metric, ...]:
+    known = {metric.name: metric for metric in kind.metrics}
+    names = tuple(names)
+    for name in names:
+        if name not in known:
+            raise unknown("metric", name, known, f"task {task}")
+    return tuple(known[name] for name in names)

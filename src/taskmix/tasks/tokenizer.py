@@ -17,35 +17,21 @@ from taskmix.errors import UserError
 
 Ids = NDArray[np.int64]
 PAD, START, END = "<|pad|>", "<|start|>", "<|end|>"
-"""The special tokens of a tokenizer that is learned for a model that writes."""
+"""The special tokens of a tokenizer trained for a model that generates."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
-    """A question with a window of its context.
-
-    Args:
-        ids: the whole sequence, shape `(tokens,)`.
-        first: place of the context's first token in `ids`.
-        chars: where each token of the window stands in the context, shape `(window, 2)`.
-        cut: whether the question is not whole.
-    """
+    """A question with a window of its context."""
 
     ids: Ids
-    first: int
-    chars: NDArray[np.int32]
-    cut: bool = False
+    first: int  # index of the context's first token in `ids`
+    chars: NDArray[np.int32]  # (window, 2): the characters of each token in the context
+    cut: bool = False  # whether the question was cut
 
 
 class Tokenizer:
-    """A fast tokenizer that cuts at `max_length`.
-
-    Args:
-        backend: the tokenizer proper, with its special tokens set up.
-        max_length: the longest sequence it gives, special tokens included.
-        pad_id: the id that fills short rows.
-        end: the id that ends a text that a model goes on with; None if there is none.
-    """
+    """A fast tokenizer that cuts at `max_length`."""
 
     def __init__(
         self, backend: Backend, max_length: int, pad_id: int = 0, end: int | None = None
@@ -62,7 +48,7 @@ class Tokenizer:
 
     @classmethod
     def from_folder(cls, folder: Path, max_length: int) -> Self:
-        """Return the tokenizer saved in a model folder."""
+        """Load the tokenizer of a model folder."""
         path = folder / "tokenizer.json"
         if not path.exists():
             raise UserError(f"{folder}: expected a tokenizer.json, found none")
@@ -71,11 +57,9 @@ class Tokenizer:
 
     @classmethod
     def train(cls, texts: Iterable[str], vocabulary: int, max_length: int) -> Self:
-        """Return a lower-case tokenizer learned from these texts: the same texts, the same tokens.
-
-        Byte-pair encoding of words, each with a mark in front. (The library's WordPiece trainer
-        numbers its pieces in the order of a hash map, and so learns something else each time.)
-        """
+        """Train a lower-case tokenizer: byte-pair encoding of words, each with a mark in front."""
+        # The library's WordPiece trainer numbers its pieces in the order of a hash map, and so
+        # gives another vocabulary each time.
         backend = Backend(models.BPE(unk_token="[UNK]"))
         backend.normalizer = normalizers.BertNormalizer(lowercase=True)
         mark = pre_tokenizers.Metaspace(prepend_scheme="always", split=False)
@@ -94,11 +78,8 @@ class Tokenizer:
         return cls(backend, max_length, pad_id=0)
 
     @classmethod
-    def train_to_write(cls, texts: Iterable[str], vocabulary: int, max_length: int) -> Self:
-        """Return a tokenizer for a model that writes: every text can be read back from its tokens.
-
-        Byte-pair encoding of bytes. A token stands before each text, and one ends it.
-        """
+    def train_generator(cls, texts: Iterable[str], vocabulary: int, max_length: int) -> Self:
+        """Train a tokenizer for a model that generates: byte-pair encoding of bytes, lossless."""
         backend = Backend(models.BPE())
         backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         backend.decoder = decoders.ByteLevel()
@@ -116,11 +97,11 @@ class Tokenizer:
 
     @property
     def vocabulary(self) -> int:
-        """How many token ids there are."""
+        """The number of token ids."""
         return int(self.backend.get_vocab_size(with_added_tokens=True))
 
     def fingerprint(self) -> str:
-        """Return what names what the tokenizer does to a text; found once."""
+        """Return a hash of the tokenizer's function, computed once."""
         return self._fingerprint
 
     @cached_property
@@ -131,7 +112,7 @@ class Tokenizer:
     def encode(
         self, texts: Sequence[str], pairs: Sequence[str | None], *, offsets: bool = False
     ) -> list[Encoding]:
-        """Texts, each with its pair if it has one; character offsets only where asked for."""
+        """Encode texts, each with its pair if it has one; character offsets cost more time."""
         inputs: list[Any] = [
             text if pair is None else (text, pair) for text, pair in zip(texts, pairs, strict=True)
         ]
@@ -142,34 +123,34 @@ class Tokenizer:
     def continued(
         self, prompts: Sequence[str], answers: Sequence[str]
     ) -> "tuple[list[Ids], list[Ids]]":
-        """Return the tokens of prompts, and those of what follows each, without special tokens.
+        """Return the tokens of prompts, and of the answers that follow, without special tokens.
 
-        A space stands between the two, where a prompt does not end with one.
+        A space separates the two, where a prompt does not end with one.
         """
-        joined = [_joined(*each) for each in zip(prompts, answers, strict=True)]
-        given, whole, alone = (self._ids(texts) for texts in (prompts, joined, answers))
-        followed = [
-            both[len(before) :] if np.array_equal(both[: len(before)], before) else after
-            for before, both, after in zip(given, whole, alone, strict=True)
+        joined = [_joined(*pair) for pair in zip(prompts, answers, strict=True)]
+        prompt_ids, joined_ids, answer_ids = map(self._ids, (prompts, joined, answers))
+        following = [
+            both[len(prompt) :] if np.array_equal(both[: len(prompt)], prompt) else answer
+            for prompt, both, answer in zip(prompt_ids, joined_ids, answer_ids, strict=True)
         ]
-        return given, followed
+        return prompt_ids, following
 
     def _ids(self, texts: Sequence[str]) -> list[Ids]:
-        encodings = self._whole.encode_batch_fast(list(texts), add_special_tokens=False)
+        encodings = self._untruncated.encode_batch_fast(list(texts), add_special_tokens=False)
         return [np.array(encoding.ids, dtype=np.int64) for encoding in encodings]
 
     def text(self, ids: Sequence[int]) -> str:
-        """Return the text of some tokens, special ones left out."""
+        """Decode tokens, special ones left out."""
         return str(self.backend.decode(list(ids), skip_special_tokens=True))
 
     @cached_property
     def start(self) -> Ids:
-        """The ids that the tokenizer itself puts before a text, shape `(tokens,)`."""
-        probe = self._whole.encode("a")
+        """The special tokens before a text, shape `(tokens,)`."""
+        probe = self._untruncated.encode("a")
         return np.array(probe.ids[: probe.sequence_ids.index(0)], dtype=np.int64)
 
     def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[Encoding]:
-        """Sentences that are cut into words already."""
+        """Encode sentences that are split into words already."""
         return self.backend.encode_batch([list(words) for words in sentences], is_pretokenized=True)
 
     def windows(
@@ -177,15 +158,14 @@ class Tokenizer:
     ) -> list[list[Window]]:
         """Return each question with every window of its context; neighbours share `stride` tokens.
 
-        A question may take half of the room and is cut beyond; where it leaves little, neighbours
-        share at most half a window.
+        A question is cut at half of the maximum length; neighbours share at most half a window.
         """
         different = list(dict.fromkeys(contexts))
-        encodings = self._whole.encode_batch(different, add_special_tokens=False)
-        read = dict(zip(different, map(_read, encodings), strict=True))
-        asked = self._whole.encode_batch_fast(list(questions), add_special_tokens=False)
+        encodings = self._untruncated.encode_batch(different, add_special_tokens=False)
+        encoded = dict(zip(different, map(_with_chars, encodings), strict=True))
+        asked = self._untruncated.encode_batch_fast(list(questions), add_special_tokens=False)
         return [
-            list(self._windows(np.array(question.ids, dtype=np.int64), *read[context], stride))
+            list(self._windows(np.array(question.ids, dtype=np.int64), *encoded[context], stride))
             for question, context in zip(asked, contexts, strict=True)
         ]
 
@@ -193,9 +173,9 @@ class Tokenizer:
         self, question: Ids, context: Ids, chars: NDArray[np.int32], stride: int
     ) -> Iterator[Window]:
         frame = self._frame
-        most = (self.max_length - frame.size) // 2
-        cut = len(question) > most
-        question = question[:most]
+        limit = (self.max_length - frame.size) // 2
+        cut = len(question) > limit
+        question = question[:limit]
         room = self.max_length - frame.size - len(question)
         before = np.concatenate([frame.before, question, frame.between])
         step = room - min(stride, room // 2)
@@ -209,16 +189,19 @@ class Tokenizer:
         """Whether the second text of a pair is a segment, with a token type of its own."""
         return self._frame.segments
 
-    @cached_property
-    def _whole(self) -> Backend:
-        """The same tokenizer, cutting nothing."""
+    def untruncated(self) -> Backend:
+        """Return a copy of the backend without truncation."""
         backend = Backend.from_str(self.backend.to_str())
         backend.no_truncation()
         return backend
 
     @cached_property
+    def _untruncated(self) -> Backend:
+        return self.untruncated()
+
+    @cached_property
     def _frame(self) -> "_Frame":
-        probe = self._whole.encode("a", "a")
+        probe = self._untruncated.encode("a", "a")
         texts = probe.sequence_ids
         first, second = texts.index(0), texts.index(1)
         past_first, past_second = (len(texts) - texts[::-1].index(text) for text in (0, 1))
@@ -250,7 +233,7 @@ def _joined(prompt: str, answer: str) -> str:
     return prompt + answer if not prompt or prompt[-1:].isspace() else f"{prompt} {answer}"
 
 
-def _read(encoding: Encoding) -> tuple[Ids, NDArray[np.int32]]:
+def _with_chars(encoding: Encoding) -> tuple[Ids, NDArray[np.int32]]:
     chars = np.array(encoding.offsets, dtype=np.int32).reshape(-1, 2)
     return np.array(encoding.ids, dtype=np.int64), chars
 

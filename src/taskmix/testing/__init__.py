@@ -1,7 +1,10 @@
-"""The conformance kits: what every policy, selector, weighting, kind and source has to do."""
+"""Conformance tests for the authors of policies, selectors, weightings, kinds and sources.
 
+Subclass a kit in a test module, implement its abstract methods, and run pytest.
+"""
+
+from taskmix.testing.common import garbage, outcome_of
 from taskmix.testing.kind import KindConformance
-from taskmix.testing.outcomes import garbage, outcome_of
 from taskmix.testing.policy import PolicyConformance
 from taskmix.testing.selector import SelectorConformance
 from taskmix.testing.source import SourceConformance

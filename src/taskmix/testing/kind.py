@@ -1,8 +1,9 @@
-"""What every kind of task must do, whatever its rows and its outputs are."""
+"""The conformance kit of kinds of tasks."""
 
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,19 +25,8 @@ Batch = Mapping[str, "Tensor"]
 class KindConformance(ABC):
     """The properties that every kind of task has, as pytest tests.
 
-    The author of a kind subclasses this in a test module, and says how to make one and what its
-    rows look like, with labels and without:
-
-        from taskmix.testing import KindConformance
-
-        class TestMyKind(KindConformance):
-            def make(self):
-                return MyKind()
-
-            def rows(self, labelled):
-                return [TextRow(at, f"text {at}", label=at if labelled else None) for at in ...]
-
-    Outputs of a model are made up from the batch, in the form that the kind's head gives.
+    A subclass makes the kind and its rows. There is no model: its outputs are computed from the
+    batch, in the shape that the kind's head has.
 
     >>> from taskmix.tasks.kinds import Regress
     >>> from taskmix.tasks.rows import TextRow
@@ -48,34 +38,34 @@ class KindConformance(ABC):
     >>> RegressConforms().test_the_loss_is_a_finite_number_with_a_gradient()
     """
 
-    #: Whether `distribution` gives probabilities; a regression's gives means.
+    #: Whether `distribution` returns probabilities; that of a regression returns means.
     probabilities = True
 
     @abstractmethod
     def make(self) -> Kind:
-        """Return a fresh kind, as it is before `fit`."""
+        """Return a new kind, before `fit`."""
 
     @abstractmethod
     def rows(self, labelled: bool) -> Sequence[Row]:
-        """At least six rows; the same ones with their labels and without."""
+        """Return at least six rows; the same ones with their labels and without."""
 
     def tokenizer(self) -> Tokenizer | None:
-        """Return what reads the rows' texts; None where there are none."""
+        """Return the tokenizer of the rows' texts; None for rows without texts."""
         return Tokenizer.train(["the cat sat on a mat with one dog"] * 9, 200, max_length=16)
 
     def restored(self, spec: Mapping[str, Any]) -> Kind:
-        """Return the kind that a saved model's spec describes."""
+        """Return the kind of a saved model's spec."""
         return from_spec(spec)
 
     def outputs(self, kind: Kind, batch: Batch) -> "Tensor":
-        """Return what a model gives for a batch: `width` numbers for each token or sequence.
+        """Return the outputs of a model for a batch: `width` numbers for each token or sequence.
 
-        A kind without a head gets one for each word of the tokenizer's vocabulary.
+        For a kind without a head, the width is that of the tokenizer's vocabulary.
         """
         import torch
 
-        words = self.tokenizer() if kind.reads == "vocabulary" else None
-        width = kind.width if words is None else words.vocabulary
+        tokenizer = self.tokenizer() if kind.reads == "vocabulary" else None
+        width = kind.width if tokenizer is None else tokenizer.vocabulary
         numbers = torch.arange(1, width + 1) / 3
         if "input_ids" in batch:
             ids = batch["input_ids"] * batch["attention_mask"]
@@ -83,7 +73,8 @@ class KindConformance(ABC):
             # Whole numbers, so that sums over more padding are the same to the last bit.
             keys = (ids * places).sum(1) if kind.reads == "pooled" else ids
         else:
-            keys = torch.stack([c.flatten(1).long().sum(1) for c in _inputs(batch)]).sum(0)
+            inputs = [c for name, c in batch.items() if name != "labels" and c.ndim > 1]
+            keys = torch.stack([column.flatten(1).long().sum(1) for column in inputs]).sum(0)
         return torch.sin(keys.unsqueeze(-1) * numbers)
 
     def test_it_has_a_name_and_a_head(self) -> None:
@@ -94,7 +85,7 @@ class KindConformance(ABC):
         assert kind.width >= 1
 
     def test_it_comes_back_from_its_spec(self) -> None:
-        """Through JSON, before it was fitted and after."""
+        """Through JSON, before `fit` and after it."""
         with self._encoded() as (split, _):
             for kind in (self.make(), self.make().fit(split)):
                 spec = json.loads(json.dumps(kind.spec(), allow_nan=False))
@@ -102,13 +93,12 @@ class KindConformance(ABC):
                 assert self.restored(spec).spec() == kind.spec()
 
     def test_fitting_leaves_the_columns_as_they_are(self) -> None:
-        """A split that was encoded before `fit` serves after it."""
+        """A split that was encoded before `fit` can be used after it."""
         with self._encoded() as (split, _):
             assert self.make().fit(split).columns_spec() == self.make().columns_spec()
             assert self.make().fit(split).width == self.make().width
 
     def test_the_loss_is_a_finite_number_with_a_gradient(self) -> None:
-        """It can be trained with; a gradient reaches the outputs."""
         import torch
 
         with self._encoded() as (split, _):
@@ -140,7 +130,7 @@ class KindConformance(ABC):
                 assert distribution.shape[1] == 1
 
     def test_predictions_do_not_depend_on_how_items_are_batched(self) -> None:
-        """Padding is not looked at, and there is an answer for each row."""
+        """Padding is ignored, and there is an answer for each row."""
         with self._encoded() as (split, rows):
             kind = self.make().fit(split)
             answers = [
@@ -150,10 +140,10 @@ class KindConformance(ABC):
             assert answers[0] == answers[1] == answers[2]
             assert len(answers[0]) == len(rows)
             different = {repr(answer) for answer in answers[0]}
-            assert len(different) > 1, f"expected rows that are told apart, found {different} alone"
+            assert len(different) > 1, f"expected different answers, found {different} alone"
 
     def test_scores_stand_beside_one_expected_value_a_row(self) -> None:
-        """Of the predictions as of the baseline, and both expect the same."""
+        """Predictions and baseline are scored against the same expected values."""
         with self._encoded() as (split, rows):
             kind = self.make().fit(split)
             raw = self._predicted(kind, split, 4)
@@ -166,29 +156,32 @@ class KindConformance(ABC):
             assert scored.groups is None or len(scored.groups) == len(rows)
 
     def test_rows_without_labels_are_predicted_as_with_them(self) -> None:
-        """Test sets are; and the kind knows which items have no label."""
+        """The kind knows which items have no label."""
         with self._encoded() as (split, rows), self._encoded(labelled=False) as (bare, bare_rows):
             kind = self.make().fit(split)
             assert not kind.unlabelled(split).any()
             assert kind.unlabelled(bare).all()
             assert kind.unlabelled(bare).shape == (len(bare),)
             expected = kind.answers(self._predicted(kind, split, 4), split, iter(rows))
-            found = kind.answers(self._predicted(kind, bare, 4), bare, iter(bare_rows))
-            assert found == expected
+            answers = kind.answers(self._predicted(kind, bare, 4), bare, iter(bare_rows))
+            assert answers == expected
 
     def test_a_part_of_a_split_is_predicted_as_the_whole(self) -> None:
-        """Subsets of dev sets are taken item by item."""
         with self._encoded() as (split, _):
             kind = self.make().fit(split)
             items = np.arange(1, len(split), 2)
-            whole, part = _tensors(split, items), _tensors(split.take(items), np.arange(len(items)))
-            assert set(whole) == set(part)
-            assert float(kind.loss(self.outputs(kind, whole), whole)) == float(
-                kind.loss(self.outputs(kind, part), part)
-            )
+            batch, part = _tensors(split, items), _tensors(split.take(items), np.arange(len(items)))
+            assert set(batch) == set(part)
+            loss, loss_of_part = (kind.loss(self.outputs(kind, b), b) for b in (batch, part))
+            assert float(loss) == float(loss_of_part)
 
-    def _encoded(self, labelled: bool = True) -> "_EncodedRows":
-        return _EncodedRows(self.make(), self.rows(labelled), self.tokenizer())
+    @contextmanager
+    def _encoded(self, labelled: bool = True) -> Iterator[tuple[Encoded, Sequence[Row]]]:
+        """Encode the rows in a temporary folder."""
+        rows = self.rows(labelled)
+        with TemporaryDirectory() as folder:
+            source = _Memory(tuple(rows))
+            yield encode(self.make(), source, self.tokenizer(), Path(folder)), rows
 
     def _predicted(self, kind: Kind, split: Encoded, size: int) -> list[Any]:
         raw: list[Any] = []
@@ -199,28 +192,8 @@ class KindConformance(ABC):
         return raw
 
 
-class _EncodedRows:
-    """Rows encoded in a folder that is gone afterwards."""
-
-    def __init__(self, kind: Kind, rows: Sequence[Row], tokenizer: Tokenizer | None) -> None:
-        self._kind = kind
-        self._rows = rows
-        self._tokenizer = tokenizer
-        self._folder = TemporaryDirectory()
-
-    def __enter__(self) -> tuple[Encoded, Sequence[Row]]:
-        source = _Memory(tuple(self._rows))
-        cache = Path(self._folder.name)
-        return encode(self._kind, source, self._tokenizer, cache), self._rows
-
-    def __exit__(self, *error: object) -> None:
-        self._folder.cleanup()
-
-
 @dataclass(frozen=True, eq=False)
 class _Memory:
-    """Rows that are there already."""
-
     content: tuple[Row, ...]
     where: str = "the kit's rows"
 
@@ -239,8 +212,3 @@ def _tensors(split: Encoded, items: Any) -> Batch:
 
     inputs, targets = split.batch(items)
     return {name: torch.from_numpy(np.array(c)) for name, c in (inputs | targets).items()}
-
-
-def _inputs(batch: Batch) -> list["Tensor"]:
-    """Return the columns that are no labels."""
-    return [column for name, column in batch.items() if name != "labels" and column.ndim > 1]

@@ -1,4 +1,4 @@
-"""What every policy must do, whatever it decides by."""
+"""The conformance kit of policies."""
 
 import copy
 import json
@@ -12,26 +12,22 @@ from numpy.typing import NDArray
 from taskmix.errors import UserError
 from taskmix.policies.base import Draw, Outcome, Policy
 from taskmix.rng import stream
-from taskmix.testing.common import LOST, assert_refused, names, through_json
-from taskmix.testing.outcomes import garbage, outcome_of
+from taskmix.testing.common import (
+    NOT_RESTORED,
+    assert_refused,
+    garbage,
+    names,
+    outcome_of,
+    through_json,
+)
 
 
 class PolicyConformance(ABC):
     """The properties that every policy has, as pytest tests.
 
-    The author of a policy subclasses this in a test module, says how to make one, and runs pytest:
-
-        from taskmix.testing import PolicyConformance
-
-        class TestMyPolicy(PolicyConformance):
-            def make(self, tasks):
-                return MyPolicy(tasks, greed=0.3)
-
-    Every test then makes its own policies, for one task, a few, or a thousand. Nothing here needs
-    the clock, the network or a model; every random stream is fixed, so a pass is a pass for ever.
-
-    Outcomes come at once in some tests, and in others 5 or 20 draws late, out of order, twice or
-    never, as a loader that looks ahead and an evaluation that runs aside would have it.
+    A subclass makes the policy; the tests use it with 1 to 1000 tasks. They are deterministic and
+    need no model, network or clock. Outcomes are told at once in some tests, and in others 5 or 20
+    draws late, out of order, twice or never, as with a loader that prefetches batches.
 
     >>> import taskmix
     >>> class RandomConforms(PolicyConformance):
@@ -40,16 +36,16 @@ class PolicyConformance(ABC):
     >>> RandomConforms().test_zero_probability_is_never_drawn()
     """
 
-    #: Fresh policies in the chi-square test, each of which contributes one draw.
+    #: New policies in the chi-square test, each of which contributes one draw.
     copies = 1000
-    #: At most so many draws before the one that the chi-square test looks at.
+    #: The most draws before the one that counts in the chi-square test.
     longest = 40
-    #: By how many draws outcomes are late.
+    #: The delays of outcomes, in draws.
     delays = (0, 5, 20)
 
     @abstractmethod
     def make(self, tasks: Sequence[str]) -> Policy:
-        """Return a fresh policy over these tasks."""
+        """Return a new policy over these tasks."""
 
     def test_it_has_a_name_and_keeps_the_order_of_its_tasks(self) -> None:
         """Run files name a policy in snake case; arrays are in the order of the tasks."""
@@ -59,30 +55,27 @@ class PolicyConformance(ABC):
         assert policy.name == policy.name.lower()
 
     def test_probabilities_are_a_distribution_at_every_step(self) -> None:
-        """They are finite, not negative, and sum to one."""
         policy, rng = self.make(names(5)), stream(1, "distribution")
         for _ in range(300):
             _assert_distribution(policy.probabilities(), 5)
             _step(policy, rng)
 
     def test_a_draw_carries_the_distribution_it_came_from(self) -> None:
-        """What `probabilities` says before is what the draw is logged with."""
         policy, rng = self.make(names(4)), stream(1, "carries")
         for _ in range(60):
-            told = policy.probabilities().copy()
+            before = policy.probabilities().copy()
             draw = policy.ask(rng)
             assert draw.task == policy.tasks[draw.index]
-            assert np.array_equal(draw.probabilities, told)
-            assert draw.probability == told[draw.index] > 0
+            assert np.array_equal(draw.probabilities, before)
+            assert draw.probability == before[draw.index] > 0
             policy.tell(outcome_of(policy, draw, rng))
-            assert np.array_equal(draw.probabilities, told), "a draw's distribution was written to"
+            assert np.array_equal(draw.probabilities, before), "a draw's distribution was changed"
 
     def test_draws_match_their_probabilities(self) -> None:
-        """Chi-square over ten cells; a policy that conforms fails for one choice of seed in 10^6.
+        """A chi-square test over ten cells with a false-alarm rate of 10^-6.
 
-        A draw is turned into a number that is uniform on [0, 1) if and only if the draw came from
-        its distribution, however that changed before. Every copy gives one such number, and each
-        has one of the delays.
+        Each copy, with one of the delays, makes a number that is uniform on [0, 1) if and only if
+        its last draw came from its distribution.
         """
         counts = np.zeros(10)
         for number in range(self.copies):
@@ -97,18 +90,15 @@ class PolicyConformance(ABC):
         assert statistic < 46.1, f"draws do not match probabilities: cells {counts.tolist()}"
 
     def test_zero_probability_is_never_drawn(self) -> None:
-        """Even where rounding would let it slip through."""
         policy, rng = self.make(names(6)), stream(1, "zero")
         for _ in range(300):
             assert _step(policy, rng).probability > 0
 
     def test_the_same_generator_gives_the_same_draws(self) -> None:
-        """Nothing is drawn from elsewhere."""
         one, other = self.make(names(5)), self.make(names(5))
         assert _course(one, stream(3, "same"), 100) == _course(other, stream(3, "same"), 100)
 
     def test_asking_for_probabilities_changes_nothing(self) -> None:
-        """To look is not to draw."""
         one, other = self.make(names(5)), self.make(names(5))
         rng, same = stream(4, "look"), stream(4, "look")
         for _ in range(60):
@@ -117,20 +107,19 @@ class PolicyConformance(ABC):
             assert _step(one, rng).index == _step(other, same).index
 
     def test_a_restored_copy_goes_on_as_the_policy_that_was_never_stopped(self) -> None:
-        """From any point, with any outcomes open, also between a draw and its outcome."""
+        """From any point, with any draws open, also between a draw and its outcome."""
         for delay in self.delays:
             expected = _Loop(self.make(names(4)), stream(5, "restore"), delay).steps(57)
             loop = _Loop(self.make(names(4)), stream(5, "restore"), delay)
             for step in range(45):
-                assert self._resumed(loop).steps(12) == expected[step : step + 12], LOST
+                assert self._resumed(loop).steps(12) == expected[step : step + 12], NOT_RESTORED
                 loop.ask()
                 resumed = self._resumed(loop)
                 resumed.tell()
-                assert resumed.steps(11) == expected[step + 1 : step + 12], LOST
+                assert resumed.steps(11) == expected[step + 1 : step + 12], NOT_RESTORED
                 loop.tell()
 
     def test_an_interrupted_course_is_the_uninterrupted_one(self) -> None:
-        """Restoring a copy after every draw and every outcome leaves the course as it was."""
         for delay in self.delays:
             expected = _Loop(self.make(names(4)), stream(7, "course"), delay).steps(60)
             loop, course = _Loop(self.make(names(4)), stream(7, "course"), delay), []
@@ -139,13 +128,13 @@ class PolicyConformance(ABC):
                 loop = self._resumed(loop)
                 loop.tell()
                 loop = self._resumed(loop)
-            assert course == expected, LOST
+            assert course == expected, NOT_RESTORED
 
     def _resumed(self, loop: "_Loop") -> "_Loop":
-        """Return the loop with a restored policy, and with its open draws made again from JSON."""
+        """Return the loop with its policy and its open draws restored from JSON."""
         saved = through_json(loop.policy.state_dict())
         policy = self._restored(loop.policy.tasks, saved)
-        assert np.array_equal(policy.probabilities(), loop.policy.probabilities()), LOST
+        assert np.array_equal(policy.probabilities(), loop.policy.probabilities()), NOT_RESTORED
         assert np.array_equal(policy.drawn, loop.policy.drawn)
         assert through_json(loop.policy.state_dict()) == saved, "saving changed the state"
         resumed = _Loop(policy, copy.deepcopy(loop.rng), loop.delay)
@@ -172,7 +161,6 @@ class PolicyConformance(ABC):
         assert numbers == list(range(1, 21))
 
     def test_what_is_due_for_a_draw_stays_when_others_are_drawn(self) -> None:
-        """Which signals an outcome brings depends on its draw, not on the latest one."""
         policy, rng = self.make(names(4)), stream(15, "due")
         draws, due = [], []
         for _ in range(40):
@@ -181,7 +169,7 @@ class PolicyConformance(ABC):
         assert [policy.due(_rewritten(draw)) for draw in draws] == due
 
     def test_what_is_learned_does_not_depend_on_when_it_is_told(self) -> None:
-        """The same outcomes in the same order, told at once or late, give one distribution."""
+        """The same outcomes in the same order give the same distribution, at once or late."""
         at_once, rng, outcomes = self.make(names(4)), stream(16, "learned"), []
         for _ in range(60):
             draw = at_once.ask(rng)
@@ -199,7 +187,7 @@ class PolicyConformance(ABC):
             assert difference < 1e-9, f"other probabilities at a delay of {delay} draws"
 
     def test_outcomes_out_of_order_are_no_obstacle(self) -> None:
-        """The distribution stays one, the state stays JSON, and the same course comes again."""
+        """The distribution and the state stay valid, and the draws can be repeated."""
         for delay in self.delays[1:]:
             courses = []
             for _ in range(2):
@@ -211,25 +199,23 @@ class PolicyConformance(ABC):
                 _assert_distribution(np.array(probabilities), 4)
 
     def test_outcomes_told_twice_are_no_obstacle(self) -> None:
-        """An outcome that is delivered again, at once or later, breaks nothing."""
         policy, rng = self.make(names(4)), stream(18, "twice")
-        told: list[Outcome] = []
+        outcomes: list[Outcome] = []
         for _ in range(100):
-            draw = policy.ask(rng)
-            told.append(outcome_of(policy, draw, rng))
-            for outcome in (told[-1], told[-1], told[int(rng.integers(len(told)))]):
+            outcomes.append(outcome_of(policy, policy.ask(rng), rng))
+            for outcome in (outcomes[-1], outcomes[-1], outcomes[rng.integers(len(outcomes))]):
                 policy.tell(outcome)
                 _assert_distribution(policy.probabilities(), 4)
         assert policy.draws == 100
         through_json(policy.state_dict())
 
     def test_draws_that_are_never_told_take_no_room(self) -> None:
-        """The state stops growing where outcomes stop coming, after some or before any."""
-        for told in (0, 5):
+        """The state stops growing when outcomes stop, after some or before any."""
+        for interval in (0, 5):
             policy, rng, sizes = self.make(names(4)), stream(19, "never"), []
             for step in range(1, 4001):
                 draw = policy.ask(rng)
-                if told and step % told == 0 and step <= 2000:
+                if interval and step % interval == 0 and step <= 2000:
                     policy.tell(outcome_of(policy, draw, rng))
                 if step % 2000 == 0:
                     sizes.append(len(json.dumps(policy.state_dict())))
@@ -237,18 +223,15 @@ class PolicyConformance(ABC):
             _assert_distribution(policy.probabilities(), 4)
 
     def test_the_state_of_other_tasks_is_refused(self) -> None:
-        """One sentence, not a policy that mixes tasks up."""
         state = through_json(self.make(["a", "b"]).state_dict())
-        assert_refused(self.make(["a", "c"]).load_state_dict, state)
+        assert_refused("the state of other tasks", self.make(["a", "c"]).load_state_dict, state)
 
     def test_one_task_is_always_drawn(self) -> None:
-        """The smallest case there is."""
         policy, rng = self.make(["only"]), stream(8, "one")
         assert {_step(policy, rng).task for _ in range(50)} == {"only"}
         assert policy.probabilities().tolist() == [1.0]
 
     def test_a_thousand_tasks(self) -> None:
-        """The distribution stays one, and the state still passes through JSON."""
         policy, rng = self.make(names(1000)), stream(9, "thousand")
         for _ in range(50):
             _step(policy, rng)
@@ -256,39 +239,36 @@ class PolicyConformance(ABC):
         through_json(policy.state_dict())
 
     def test_garbage_is_not_believed(self) -> None:
-        """Whatever is told, the distribution stays one and the state stays JSON without NaN."""
+        """The distribution stays valid and the state stays JSON without NaN."""
         for seed in range(5):
             policy, rng = self.make(names(4)), stream(seed, "garbage")
             for _ in range(100):
                 draw = policy.ask(rng)
-                told = garbage if rng.random() < 0.5 else outcome_of
-                policy.tell(told(policy, draw, rng))
+                make_outcome = garbage if rng.random() < 0.5 else outcome_of
+                policy.tell(make_outcome(policy, draw, rng))
                 _assert_distribution(policy.probabilities(), 4)
             through_json(policy.state_dict())
             json.dumps(policy.diagnostics(), allow_nan=False)
 
     def test_signals_that_were_not_measured_are_no_obstacle(self) -> None:
-        """A policy told nothing but the draw goes on drawing."""
         policy, rng = self.make(names(4)), stream(10, "nothing")
         for _ in range(50):
             policy.tell(Outcome(policy.ask(rng)))
         _assert_distribution(policy.probabilities(), 4)
 
     def test_what_is_due_is_among_its_needs(self) -> None:
-        """A trainer that provides for `needs` can measure whatever falls due."""
+        """A trainer that can measure `needs` can measure all that is due."""
         policy, rng = self.make(names(4)), stream(11, "due")
         for _ in range(60):
             assert policy.due(_step(policy, rng)) <= policy.needs
 
     def test_it_counts_its_draws(self) -> None:
-        """The table of `repr` relies on it."""
         policy, rng = self.make(names(4)), stream(12, "counts")
         drawn = [_step(policy, rng).index for _ in range(80)]
         assert policy.drawn.tolist() == np.bincount(drawn, minlength=4).tolist()
         assert policy.draws == 80
 
     def test_repr_is_a_table_of_the_tasks(self) -> None:
-        """Task, share asked, times drawn, share drawn."""
         policy, rng = self.make(["cola", "rte"]), stream(13, "table")
         _course(policy, rng, 10)
         title, head, *rows = repr(policy).splitlines()
@@ -299,14 +279,7 @@ class PolicyConformance(ABC):
 
 
 class _Loop:
-    """Asks and tells, with outcomes a number of draws late.
-
-    Args:
-        policy: is asked and told.
-        rng: where draws and outcomes come from.
-        delay: how many draws are made between a draw and its outcome.
-        in_order: whether outcomes are told in the order of their draws, or in any other.
-    """
+    """Asks a policy, and tells it outcomes that are a number of draws late."""
 
     def __init__(
         self, policy: Policy, rng: np.random.Generator, delay: int = 0, in_order: bool = True
@@ -318,7 +291,7 @@ class _Loop:
         self.open: list[Draw] = []
 
     def steps(self, count: int) -> list[tuple[int, int, list[float]]]:
-        """Return so many draws, written down, each followed by the outcome that is next."""
+        """Return so many draws, as `_written` returns them; an outcome is told after each."""
         return [_written(self.step()) for _ in range(count)]
 
     def step(self) -> Draw:
@@ -332,8 +305,7 @@ class _Loop:
 
     def tell(self) -> None:
         if len(self.open) > self.delay:
-            place = 0 if self.in_order else int(self.rng.integers(len(self.open)))
-            draw = self.open.pop(place)
+            draw = self.open.pop(0 if self.in_order else int(self.rng.integers(len(self.open))))
             self.policy.tell(outcome_of(self.policy, draw, self.rng))
 
 
@@ -352,7 +324,7 @@ def _written(draw: Draw) -> tuple[int, int, list[float]]:
 
 
 def _rewritten(draw: Draw) -> Draw:
-    """Return the draw as one that was saved makes it again."""
+    """Return the draw as it is restored from JSON."""
     number, index, probabilities = json.loads(json.dumps(_written(draw)))
     return Draw(draw.task, index, np.array(probabilities), number)
 

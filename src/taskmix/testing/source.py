@@ -1,4 +1,4 @@
-"""What every source of rows must do, wherever they come from."""
+"""The conformance kit of sources of rows."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -14,17 +14,7 @@ from taskmix.tasks.rows import Row, Source
 class SourceConformance(ABC):
     """The properties that every source of rows has, as pytest tests.
 
-    The author of a source subclasses this in a test module and says how to make one, and one whose
-    content is another:
-
-        from taskmix.testing import SourceConformance
-
-        class TestMySource(SourceConformance):
-            def make(self):
-                return MySource("rows.db")
-
-            def other(self):
-                return MySource("other-rows.db")
+    A subclass makes the source, and another one with other content.
 
     >>> from taskmix.tasks.digits import DigitsSource
     >>> class DigitsConform(SourceConformance):
@@ -37,37 +27,34 @@ class SourceConformance(ABC):
 
     @abstractmethod
     def make(self) -> Source:
-        """Return a fresh source; each one made gives the same rows."""
+        """Return a new source; each has the same rows."""
 
     @abstractmethod
     def other(self) -> Source:
-        """Return a source that gives other rows, if only one label is another."""
+        """Return a source with other rows; one other label is enough."""
 
     def test_reading_twice_gives_the_same_rows(self) -> None:
-        """One after the other, and from a source that is made anew."""
         source = self.make()
         first = _written(source.rows())
         assert _written(source.rows()) == first
         assert _written(self.make().rows()) == first
 
     def test_two_readings_at_once_do_not_disturb_each_other(self) -> None:
-        """Rows are read as they are asked for, by whoever asks."""
         source = self.make()
         expected = _written(source.rows())
         one, other = source.rows(), source.rows()
         assert iter(one) is one, "expected an iterator: rows are read as they are asked for"
-        found = [(_fields(row), _fields(same)) for row, same in zip(one, other, strict=True)]
-        assert found == [(row, row) for row in expected]
+        pairs = [(_fields(row), _fields(same)) for row, same in zip(one, other, strict=True)]
+        assert pairs == [(row, row) for row in expected]
 
     def test_a_reading_that_was_broken_off_leaves_nothing_behind(self) -> None:
-        """The next one begins at the beginning."""
         source = self.make()
         expected = _written(source.rows())
         next(source.rows())
         assert _written(source.rows()) == expected
 
     def test_rows_are_of_one_form_that_kinds_know(self) -> None:
-        """There is at least one row, and all are alike."""
+        """There is at least one row, and all have the same type."""
         forms = {type(row) for row in self.make().rows()}
         assert len(forms) == 1, f"expected rows of one form, found {forms}"
         assert forms <= set(get_args(Row))
@@ -80,7 +67,6 @@ class SourceConformance(ABC):
         assert all(a <= b for a, b in pairwise(places))
 
     def test_the_fingerprint_is_stable(self) -> None:
-        """Before and after reading, and of a source that is made anew."""
         source = self.make()
         first = source.fingerprint()
         assert first
@@ -94,14 +80,14 @@ class SourceConformance(ABC):
         assert self.other().fingerprint() != self.make().fingerprint()
 
     def test_skips_are_counts_by_rule(self) -> None:
-        """How many records each documented rule passes over; the same each time."""
+        """The number of records that each documented rule skips; the same each time."""
         source = self.make()
         skips = dict(source.skips())
         assert all(type(rule) is str and count >= 0 for rule, count in skips.items())
         assert dict(source.skips()) == skips
 
     def test_it_says_where_its_rows_come_from(self) -> None:
-        """The first words of every complaint about a row."""
+        """Error messages about a row begin with it."""
         assert self.make().where.strip()
 
 
@@ -110,9 +96,6 @@ def _written(rows: Iterator[Row]) -> list[tuple[Any, ...]]:
 
 
 def _fields(row: Row) -> tuple[Any, ...]:
-    """A row's values; pixels as bytes, because arrays are not equal or unequal as a whole."""
+    """Return the values of a row, arrays as bytes so that they can be compared."""
     values = (getattr(row, field.name) for field in fields(row))
-    return tuple(
-        (value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value
-        for value in values
-    )
+    return tuple((v.shape, v.tobytes()) if isinstance(v, np.ndarray) else v for v in values)

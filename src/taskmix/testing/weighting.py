@@ -1,4 +1,4 @@
-"""What every weighting must do, whatever it weighs by."""
+"""The conformance kit of weightings."""
 
 import copy
 import math
@@ -9,7 +9,7 @@ from dataclasses import asdict
 import numpy as np
 
 from taskmix.rng import stream
-from taskmix.testing.common import LOST, assert_refused, names, through_json
+from taskmix.testing.common import NOT_RESTORED, assert_refused, names, through_json
 from taskmix.weighting.base import (
     DevLoss,
     DevSlope,
@@ -29,16 +29,8 @@ from taskmix.weighting.base import (
 class WeightingConformance(ABC):
     """The properties that every weighting has, as pytest tests.
 
-    The author of a weighting subclasses this in a test module and says how to make one:
-
-        from taskmix.testing import WeightingConformance
-
-        class TestMyWeighting(WeightingConformance):
-            def make(self, tasks, target):
-                return MyWeighting(tasks, target)
-
-    Rounds are played against a `PracticeWorker`, whose model is a point in five
-    dimensions: nothing here needs torch or data.
+    A subclass makes the weighting. A `PracticeWorker` answers its requests, so no test needs torch
+    or data.
 
     >>> from taskmix.weighting import Joint
     >>> class JointConforms(WeightingConformance):
@@ -49,7 +41,7 @@ class WeightingConformance(ABC):
 
     @abstractmethod
     def make(self, tasks: Sequence[str], target: str) -> Weighting:
-        """Return a fresh weighting over these tasks."""
+        """Return a new weighting over these tasks."""
 
     def test_it_has_a_name_and_keeps_the_order_of_its_tasks(self) -> None:
         """Run files name a weighting in snake case; arrays are in the order of the tasks."""
@@ -59,17 +51,16 @@ class WeightingConformance(ABC):
         assert weighting.name == weighting.name.lower()
 
     def test_requests_are_well_formed_and_rounds_move_the_model(self) -> None:
-        """The worker checks each request; a round ends elsewhere than it began."""
+        """The worker checks each request."""
         for tasks in (1, 2, 5):
             weighting, worker = self.make(names(tasks), "task0"), PracticeWorker(tasks)
             for _ in range(6):
                 before = worker.base.copy()
-                play(weighting, worker)
-                worker.end_round()
+                _round(weighting, worker)
                 assert not np.array_equal(worker.base, before), "the round changed nothing"
 
     def test_weights_are_numbers_from_zero_on(self) -> None:
-        """One for each task, and not all of them 0, at every round."""
+        """In every round there is one for each task, and not all are 0."""
         weighting, worker = self.make(names(4), "task0"), PracticeWorker(4)
         for _ in range(10):
             _assert_weights(weighting.weights())
@@ -78,7 +69,7 @@ class WeightingConformance(ABC):
             _round(weighting, worker)
 
     def test_a_report_names_every_task(self) -> None:
-        """Weights as they are after the round, and finite losses."""
+        """It has the weights after the round, and finite losses."""
         weighting, worker = self.make(names(4), "task0"), PracticeWorker(4)
         for _ in range(6):
             report = _round(weighting, worker)
@@ -91,12 +82,10 @@ class WeightingConformance(ABC):
             through_json(asdict(report))
 
     def test_the_same_answers_give_the_same_rounds(self) -> None:
-        """Nothing is random."""
         one, other = (_course(self.make(names(3), "task0"), PracticeWorker(3)) for _ in range(2))
         assert one == other
 
     def test_looking_at_it_changes_nothing(self) -> None:
-        """Weights, state and repr may be asked for at any time."""
         weighting, worker = self.make(names(3), "task0"), PracticeWorker(3)
         course = []
         for _ in range(8):
@@ -105,7 +94,7 @@ class WeightingConformance(ABC):
         assert course == _course(self.make(names(3), "task0"), PracticeWorker(3))
 
     def test_a_restored_copy_goes_on_as_the_weighting_that_was_never_stopped(self) -> None:
-        """State passes through JSON after every round."""
+        """The state passes through JSON after every round."""
         expected = _course(self.make(names(3), "task0"), PracticeWorker(3))
         weighting, worker, course = self.make(names(3), "task0"), PracticeWorker(3), []
         for _ in range(8):
@@ -114,12 +103,12 @@ class WeightingConformance(ABC):
             restored = self.make(weighting.tasks, weighting.target)
             restored.load_state_dict(saved)
             assert through_json(weighting.state_dict()) == saved, "saving changed the state"
-            assert np.array_equal(restored.weights(), weighting.weights()), LOST
+            assert np.array_equal(restored.weights(), weighting.weights()), NOT_RESTORED
             weighting = restored
-        assert course == expected, LOST
+        assert course == expected, NOT_RESTORED
 
     def test_a_round_that_was_broken_off_can_be_played_again(self) -> None:
-        """Wherever it stopped, the state is that of the round's beginning."""
+        """Until its end, the state is that of the round's beginning."""
         weighting, worker = self.make(names(3), "task0"), PracticeWorker(3)
         for _ in range(3):
             state = through_json(weighting.state_dict())
@@ -128,34 +117,28 @@ class WeightingConformance(ABC):
             expected, requests = _counted(untouched, copy.deepcopy(worker))
             for count in range(requests + 1):
                 _break_off(weighting, copy.deepcopy(worker), count)
-                found = through_json(weighting.state_dict())
-                assert found == state, f"the state had changed at request {count} of {requests}"
+                after = through_json(weighting.state_dict())
+                assert after == state, f"the state had changed at request {count} of {requests}"
             assert _round(weighting, worker) == expected
 
     def test_the_state_of_other_tasks_is_refused(self) -> None:
-        """One sentence, not a weighting that mixes tasks up or helps another target."""
         state = through_json(self.make(["a", "b"], "a").state_dict())
-        assert_refused(self.make(["a", "c"], "a").load_state_dict, state)
-        assert_refused(self.make(["a", "b"], "b").load_state_dict, state)
+        for other in (self.make(["a", "c"], "a"), self.make(["a", "b"], "b")):
+            assert_refused("the state of other tasks", other.load_state_dict, state)
 
     def test_another_target_is_refused(self) -> None:
-        """The target is one of the tasks."""
-        try:
-            self.make(["a", "b"], "c")
-        except ValueError:
-            return
-        raise AssertionError("expected a ValueError for a target that is none of the tasks")
+        assert_refused("a target that is none of the tasks", self.make, ["a", "b"], "c")
 
 
 class PracticeWorker:
-    """A worker whose model is a point, and whose tasks pull it to points of their own.
+    """A worker for tests, whose model is a point in five dimensions.
 
-    The loss of a task is half the squared distance to its point; the target is the first task,
-    and its dev score falls with its loss. Training goes part of the way. Every request is
-    checked: raise `AssertionError` where it is not well formed or comes out of turn.
+    The loss of a task is half the squared distance to its optimum. The first task is the target;
+    its dev score falls with its loss. The worker raises `AssertionError` for a request that is not
+    well formed or comes out of order.
 
     Args:
-        tasks: how many tasks.
+        tasks: the number of tasks.
 
     >>> from taskmix.weighting import Single
     >>> worker = PracticeWorker(tasks=2)
@@ -173,18 +156,17 @@ class PracticeWorker:
         self.kept: Floats | None = None
 
     def losses(self, model: Floats) -> Floats:
-        """Return the loss of each task there, shape `(tasks,)`."""
+        """Return the loss of each task, shape `(tasks,)`."""
         halves: Floats = 0.5 * ((model - self.points) ** 2).sum(axis=1)
         return halves
 
     def end_round(self) -> None:
-        """Make what was kept the base, and forget the rest, as the end of a round does."""
+        """Continue from the kept model if there is one, and reset the rest."""
         if self.kept is not None:
             self.base = self.kept
         self.deltas = self.candidate = self.kept = None
 
     def separate(self, request: Separate) -> Separated:
-        """Train each task alone from the base."""
         _assert_fraction(request.fraction)
         scales = self._checked(request.scales, "scales")
         assert (scales >= 0).all(), f"scales: expected none below 0, found {request.scales}"
@@ -198,7 +180,6 @@ class PracticeWorker:
         )
 
     def together(self, request: Together) -> JointResult:
-        """Train jointly from the base."""
         _assert_fraction(request.fraction)
         weights = self._checked(request.weights, "weights")
         assert (weights >= 0).all(), f"weights: expected none below 0, found {request.weights}"
@@ -210,25 +191,22 @@ class PracticeWorker:
         return JointResult(losses, self._score(self.candidate), dev_loss)
 
     def slope(self, request: DevSlope) -> Slope:
-        """Return the dev loss and its gradient at a mixture; a batch sees it a little off."""
+        """Return the dev loss and its gradient at a mixture, with a small error for a batch."""
         assert request.batch is None or request.batch > 0, f"batch: found {request.batch}"
         assert request.turn >= 0, f"turn: found {request.turn}"
         assert self.deltas is not None, "DevSlope: expected a Separate before it"
         model = self._mixed(request.coefficients)
-        off = 0.0 if request.batch is None else 0.01 * math.sin(request.turn)
-        gradient = self.deltas @ (model - self.points[0] + off)
-        return Slope(float(self.losses(model)[0]) + off, gradient)
+        error = 0.0 if request.batch is None else 0.01 * math.sin(request.turn)
+        gradient = self.deltas @ (model - self.points[0] + error)
+        return Slope(float(self.losses(model)[0]) + error, gradient)
 
     def loss(self, request: DevLoss) -> float:
-        """Return the dev loss at a mixture."""
         return float(self.losses(self._mixed(request.coefficients))[0])
 
     def mix(self, request: Mix) -> None:
-        """Make the mixture the base."""
         self.base = self._mixed(request.coefficients)
 
     def keep(self) -> None:
-        """Let the round end at the candidate."""
         assert self.candidate is not None, "Keep: expected a Together before it"
         self.kept = self.candidate
 
@@ -240,7 +218,7 @@ class PracticeWorker:
         assert isinstance(values, tuple), f"{what}: expected a tuple, found {values!r}"
         assert all(type(value) is float for value in values), f"{what}: found {values!r}"
         assert len(values) == len(self.points), f"{what}: expected one a task, found {values!r}"
-        assert all(map(math.isfinite, values)), f"{what}: expected numbers, found {values!r}"
+        assert all(map(math.isfinite, values)), f"{what}: expected finite, found {values!r}"
         return np.array(values)
 
     def _score(self, model: Floats) -> float:

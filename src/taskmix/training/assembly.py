@@ -1,4 +1,4 @@
-"""Everything that a run is made of, built before a file is touched."""
+"""One start for runs, plans and changes of tasks: everything is built before a file is written."""
 
 import json
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from taskmix.config import RunConfig, build_decider, is_own, own_class
+from taskmix.config import HubTask, Resolved, RunConfig, build_decider, is_own, own_class
 from taskmix.errors import UserError
 from taskmix.models.adapting import adapted
-from taskmix.models.build import build, pinned
+from taskmix.models.build import build, encoder_revision
 from taskmix.models.encoders import Encoder, first_line
 from taskmix.models.tokenizers import Corpus, tokenizer_for
 from taskmix.tasks.batches import make_batch
@@ -22,11 +22,12 @@ from taskmix.tasks.data import ReadyBatches
 from taskmix.tasks.hub import hub_revision
 from taskmix.tasks.task import Task
 from taskmix.tasks.tokenizer import Tokenizer
-from taskmix.training.engine import pick_device
+from taskmix.training.frozen_states import with_word_states
+from taskmix.training.loading import pick_device
 from taskmix.training.objective import check_objective
 from taskmix.training.prepare import (
-    Given,
     Prepared,
+    PythonTasks,
     prepare,
     read_texts,
     resolve,
@@ -34,91 +35,87 @@ from taskmix.training.prepare import (
     texts_of,
 )
 from taskmix.training.watching import Watchers
-from taskmix.training.word_states import with_word_states
 
 
 @dataclass(frozen=True)
-class Assembled:
-    """Everything that a run is made of.
-
-    Args:
-        config: of the run, with what was found out: revisions of the hub, the model's class.
-        prepared: the tasks with their items.
-        tokenizer: how texts become ids; None where there are none.
-        model: what learns.
-        cache: the folder for what is computed once; the default one if None.
-    """
+class PreparedRun:
+    """A run before its model is built; everything that needs no model is checked."""
 
     config: RunConfig
     prepared: list[Prepared]
-    tokenizer: Tokenizer | None
-    model: nn.Module
+    tokenizer: Tokenizer | None  # None for tasks without texts
+    encoder: type[Encoder] | None  # the user's encoder class
+    decider: Any
     cache: Path | None
 
     @cached_property
     def data(self) -> dict[str, str]:
-        """By task, what names the content of its training and dev splits."""
+        """The hashes of each task's training and dev data."""
         return {
             entry.task.name: "-".join(entry.task.split(s).fingerprint() for s in ("train", "dev"))
             for entry in self.prepared
         }
 
+    def new_model(self) -> nn.Module:
+        """Build the model of the configuration with its initial weights."""
+        spec, seed = self.config.model_spec, self.config.seed
+        kinds = {entry.task.name: entry.task.kind for entry in self.prepared}
+        if spec.adapt is not None:
+            return adapted(spec, kinds, seed)
+        return build(spec, kinds, self.tokenizer, seed, self.encoder)
+
+
+@dataclass(frozen=True)
+class Assembled(PreparedRun):
+    model: nn.Module
+
+
+def prepare_run(
+    config: RunConfig,
+    python_tasks: PythonTasks | None = None,
+    model: nn.Module | None = None,
+    cache: Path | None = None,
+    watchers: Watchers | None = None,
+) -> PreparedRun:
+    """Read a run's data and check its configuration; revisions in `resolved` are used again."""
+    pick_device(config.device)
+    resolved = _find_revisions(config, model)
+    config = _with(config, resolved)
+    tasks = resolve(config, python_tasks)
+    check_objective(config.objective, config.task_names)
+    resolved = resolved.model_copy(update={"causal": _needs_language_model(config, tasks)})
+    config = _with(config, resolved)
+    encoder = _own_encoder(config)
+    texts = read_texts(tasks)
+    if model is None:
+        config.model_spec.check_used(texts)
+    tokenizer = tokenizer_of(tasks, config, cache, encoder) if texts else None
+    prepared = prepare(tasks, tokenizer, config, cache, watchers)
+    sizes = {entry.task.name: len(entry.train) for entry in prepared}
+    config = _with(config, resolved.model_copy(update={"sizes": sizes}))
+    return PreparedRun(config, prepared, tokenizer, encoder, _decider(config, prepared), cache)
+
 
 def assemble(
     config: RunConfig,
-    given: Given | None = None,
+    python_tasks: PythonTasks | None = None,
     model: nn.Module | None = None,
     cache: Path | None = None,
     watchers: Watchers | None = None,
 ) -> Assembled:
-    """Read the data and build the model that a configuration asks for.
-
-    Args:
-        config: of the run.
-        given: tasks made in Python, by name.
-        model: a module of one's own in place of the configuration's model.
-        cache: the folder for what is computed once; the default one if None.
-        watchers: are told of the reading.
-    """
-    pick_device(config.device)
-    config = _pinned(config, model)
-    tasks = resolve(config, given)
-    check_objective(config.objective, (task.name for task in tasks))
-    config = with_language_model(config, tasks)
-    own = own_encoder(config)
-    texts = read_texts(tasks)
+    run = prepare_run(config, python_tasks, model, cache, watchers)
     if model is None:
-        config.model.check_used(texts)
-    tokenizer = tokenizer_of(tasks, config, cache, own) if texts else None
-    prepared = prepare(tasks, tokenizer, config, cache, watchers)
-    check_decider(config, prepared)
-    if model is None:
-        model = _built(config, prepared, tokenizer, own)
-        if own is None:
-            try_out(model, prepared)
-    prepared = with_word_states(prepared, model, config, cache, watchers or Watchers())
-    return Assembled(config, prepared, tokenizer, model, cache)
+        model = run.new_model()
+        if run.encoder is None:
+            _check_forward(model, run.prepared)
+    prepared = with_word_states(run.prepared, model, config, cache, watchers or Watchers())
+    return Assembled(
+        run.config, prepared, run.tokenizer, run.encoder, run.decider, cache, model=model
+    )
 
 
-def new_model(parts: Assembled) -> nn.Module:
-    """Return another model like the one that a run began with."""
-    return _built(parts.config, parts.prepared, parts.tokenizer, own_encoder(parts.config))
-
-
-def _built(
-    config: RunConfig,
-    prepared: Sequence[Prepared],
-    tokenizer: Tokenizer | None,
-    own: type[Encoder] | None,
-) -> nn.Module:
-    kinds = {entry.task.name: entry.task.kind for entry in prepared}
-    if config.model.adapt is not None:
-        return adapted(config.model, kinds, config.seed)
-    return build(config.model, kinds, tokenizer, config.seed, own)
-
-
-def try_out(model: nn.Module, prepared: Sequence[Prepared]) -> None:
-    """Raise one sentence if the model cannot read a first item of each kind of task."""
+def _check_forward(model: nn.Module, prepared: Sequence[Prepared]) -> None:
+    """Pass one item of each kind of task through the model, and raise if that fails."""
     first = {type(entry.task.kind): entry for entry in reversed(prepared)}
     model.eval()
     for entry in first.values():
@@ -133,78 +130,79 @@ def try_out(model: nn.Module, prepared: Sequence[Prepared]) -> None:
             raise UserError(f"task {name}: the model cannot read it: {first_line(error)}") from None
 
 
-def check_decider(config: RunConfig, prepared: Sequence[Prepared]) -> Any:
-    """Return the decider as it is at the start; raise if a run of it on these tasks cannot be."""
+def _decider(config: RunConfig, prepared: Sequence[Prepared]) -> Any:
     decider = build_decider(config, run_info_of(config, prepared))
     config.family.load_driver().check(decider, config, prepared)
     try:
         json.dumps(decider.state_dict())
     except (TypeError, ValueError) as error:
         raise UserError(
-            f"{config.family.key} {config.decider['name']}: expected state_dict() to return what "
-            f"JSON can hold, {first_line(error)}"
+            f"{config.family.key} {config.decider['name']}: expected state_dict() to return "
+            f"JSON-able values, {first_line(error)}"
         ) from None
     return decider
 
 
-def with_language_model(config: RunConfig, tasks: Sequence[Task]) -> RunConfig:
-    """Return the configuration whose model is a causal one, if a task generates."""
+def _needs_language_model(config: RunConfig, tasks: Sequence[Task]) -> bool:
+    """Return whether a task generates; raise if the model cannot be a causal language model."""
     if not any(task.kind.reads == "vocabulary" for task in tasks):
-        return config
+        return False
     spec = config.model
     if spec.conditional is not None or spec.encoder in ("bilstm", "cnn", "lenet"):
         found = "model.conditional" if spec.conditional is not None else repr(spec.encoder)
         raise UserError(
             f"model: a task that generates needs a causal language model, found {found}"
         )
-    changed = spec.model_copy(update={"causal": True, "encoder": spec.encoder or "small"})
-    told: RunConfig = config.model_copy(update={"model": changed})
-    return told
+    return True
 
 
-def own_encoder(config: RunConfig) -> type[Encoder] | None:
-    """Return the encoder of one's own that the configuration names, if it does."""
+def _own_encoder(config: RunConfig) -> type[Encoder] | None:
     name = config.model.encoder
     if name is None or not is_own(name):
         return None
-    found: type[Encoder] = own_class(name, Encoder, "model.encoder", config.code)
-    return found
+    cls: type[Encoder] = own_class(name, Encoder, "model.encoder", config.code)
+    return cls
 
 
 def tokenizer_of(
     tasks: list[Task],
     config: RunConfig,
     cache: Path | None = None,
-    own: type[Encoder] | None = None,
+    encoder: type[Encoder] | None = None,
 ) -> Tokenizer:
-    """Return the tokenizer of the configuration's model; one may be learned from the tasks."""
+    """Return the model's tokenizer, which may be learned from the tasks."""
     sources = [task.split("train") for task in tasks]
     corpus = Corpus(
         "\x1f".join(source.fingerprint() for source in sources),
         lambda: (text for source in sources for text in texts_of(source.rows())),
     )
-    return tokenizer_for(config.model, corpus, cache, own)
+    return tokenizer_for(config.model_spec, corpus, cache, encoder)
 
 
-def _pinned(config: RunConfig, model: nn.Module | None) -> RunConfig:
-    """Return the configuration with the hub's revisions of today, and the given model's class."""
-    changes: dict[str, Any] = {"tasks": tuple(_pinned_task(entry) for entry in config.tasks)}
+def _find_revisions(config: RunConfig, model: nn.Module | None) -> Resolved:
+    """Return the hub revisions of data sets and encoder, and the class of a model from Python."""
+    known = config.resolved or Resolved()
+    hub_tasks = [entry for entry in config.tasks if isinstance(entry, HubTask)]
+    datasets = {
+        task.hub: known.datasets[task.hub] if task.hub in known.datasets else hub_revision(task.hub)
+        for task in hub_tasks
+        if task.revision is None
+    }
     if model is not None:
         path = f"{type(model).__module__}:{type(model).__qualname__}"
-        changes["model"] = config.model.model_copy(update={"given": path})
-    elif config.model.given is not None:
+        return Resolved(datasets=datasets, model=path)
+    if config.python_model is not None:
         raise UserError(
-            f"model: this run's model was made in Python, {config.model.given}; pass it again, "
+            f"model: this run's model was made in Python, {config.python_model}; pass it again, "
             "as in taskmix.resume(folder, model=...)"
         )
-    else:
-        changes["model"] = pinned(config.model)
-    pinned_config: RunConfig = config.model_copy(update=changes)
-    return pinned_config
+    name = config.model.hub_name
+    if name is None or config.model.revision is not None:
+        return Resolved(datasets=datasets)
+    revision = known.encoders[name] if name in known.encoders else encoder_revision(name)
+    return Resolved(datasets=datasets, encoders={name: revision})
 
 
-def _pinned_task(entry: str | dict[str, Any]) -> str | dict[str, Any]:
-    if isinstance(entry, str) or "hub" not in entry or entry.get("revision") is not None:
-        return entry
-    revision = hub_revision(entry["hub"])
-    return entry if revision is None else entry | {"revision": revision}
+def _with(config: RunConfig, resolved: Resolved) -> RunConfig:
+    changed: RunConfig = config.model_copy(update={"resolved": resolved})
+    return changed

@@ -1,32 +1,37 @@
-"""How much of a run's budget is spent.
+"""How much of a run's budget is spent."""
 
-A budget counts steps or rounds, examples passed backward, or all examples passed (`budget.count`).
-In the latter two it is what plain steps cost: a step that passes one batch forward and backward and
-nothing else. How much a decider spends beside that, on candidates and signals, shows only as it
-goes: so a run's length, its learning rate and its evaluations go by what was spent, not by the
-number of the step.
-"""
+# A budget counts steps or rounds, examples passed backward, or all examples passed
+# (`budget.count`). The latter two are given as the cost of plain steps, which pass one batch
+# forward and backward and nothing else. What a decider spends on candidates and signals is known
+# only afterwards. So the learning rate, the evaluations and the end of a run depend on the cost so
+# far, not on the number of the step.
+
+from dataclasses import dataclass
 
 from taskmix.config import RunConfig
-from taskmix.training.engine import Spent
 
-PARTS = 10
-"""Evaluations in a run whose configuration does not say how often."""
+DEFAULT_EVALUATIONS = 10
 
 
-def whole(config: RunConfig) -> int:
-    """Return the whole budget, in what it counts."""
+@dataclass
+class Spent:
+    """Examples that passed through the model so far, on all ranks together."""
+
+    forward: int = 0
+    backward: int = 0
+
+    def add(self, examples: int, *, backward: bool = False) -> None:
+        self.forward += examples
+        self.backward += examples if backward else 0
+
+
+def total(config: RunConfig) -> int:
+    """Return the budget in the unit of `budget.count`."""
     return config.length * _plain_step(config)
 
 
 def counted(config: RunConfig, step: int, spent: Spent) -> int:
-    """Return what was spent of the budget, in what it counts.
-
-    Args:
-        config: of the run.
-        step: units that were done.
-        spent: what they cost.
-    """
+    """Return the cost so far in the unit of `budget.count`."""
     match config.budget.count:
         case "examples":
             return spent.backward
@@ -45,47 +50,28 @@ def _plain_step(config: RunConfig) -> int:
 
 
 def is_spent(config: RunConfig, step: int, spent: Spent) -> bool:
-    """Return whether the run is over: not even a plain step, or an average round, fits any more.
-
-    So a run exceeds its budget by less than what its last step costs beside a plain one; a first
-    round is always done, because nobody knows before what it costs.
-    """
+    """Return whether the rest of the budget is less than a plain step, or an average round."""
     used = counted(config, step, spent)
     if config.unit == config.family.unit:
-        return used + _plain_step(config) > whole(config)
-    return used * (step + 1) > whole(config) * step  # used + used / step > whole
+        return used + _plain_step(config) > total(config)
+    # used + used / step > total; the first round always runs, since its cost is not known before.
+    return used * (step + 1) > total(config) * step
 
 
 def part_spent(config: RunConfig, step: int, spent: Spent) -> float:
-    """Return the part of the budget that is spent."""
-    return counted(config, step, spent) / whole(config)
+    return counted(config, step, spent) / total(config)
 
 
 def is_due(config: RunConfig, every: int | None, step: int, before: int, now: int) -> bool:
-    """Return whether something is due behind a unit.
-
-    Args:
-        config: of the run.
-        every: units between two times; None for each tenth of the budget.
-        step: the unit.
-        before: what was spent before it, in what the budget counts.
-        now: what is spent behind it.
-    """
+    """Return whether an evaluation or a checkpoint is due after a step or round."""
     if every is not None:
         return step % every == 0
-    return PARTS * now // whole(config) > PARTS * before // whole(config)
+    tenths = [DEFAULT_EVALUATIONS * cost // total(config) for cost in (before, now)]
+    return tenths[1] > tenths[0]
 
 
 def place_of(config: RunConfig, step: int, spent: Spent) -> tuple[float, int]:
-    """Return a step's place in the schedule of the learning rate, and the schedule's length.
-
-    Both count plain steps, so that a run that makes no others has the schedule of as many steps.
-
-    Args:
-        config: of the run.
-        step: the step that comes, from 1.
-        spent: what those before it have cost.
-    """
+    """Return a step's place in the learning rate schedule and its length, both in plain steps."""
     if config.budget.count == "steps":
         return step, config.budget.steps
     return 1 + counted(config, step, spent) / _plain_step(config), config.length

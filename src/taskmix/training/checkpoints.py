@@ -1,10 +1,10 @@
-"""Checkpoints: safetensors and JSON, whole or not there, each file with its checksum."""
+"""Checkpoints: safetensors and JSON, written atomically, each file with its checksum."""
 
 import json
 import logging
 import shutil
 from dataclasses import dataclass
-from hashlib import blake2b
+from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import Any
 
@@ -19,67 +19,48 @@ MODEL = "model.safetensors"
 OPTIMIZER = "optimizer.safetensors"
 STATE = "state.json"
 NEEDED = ("checksum", "step", "files", "config", "data", "journal", "driver", "selected")
-BLOCK = 2**22
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything that a run needs to go on.
-
-    Args:
-        step: how many units of the budget were spent.
-        model: the model's tensors by name.
-        optimizer: the optimisers' tensors by name.
-        state: everything else, as JSON-able values.
-    """
+    """Everything that a run needs to resume."""
 
     step: int
     model: dict[str, torch.Tensor]
     optimizer: dict[str, torch.Tensor]
-    state: dict[str, Any]
+    state: dict[str, Any]  # JSON-able
 
 
-def save(folder: Path, snapshot: Snapshot) -> Path:
-    """Write `step-N` below the folder, and return it."""
-    path = folder / f"step-{snapshot.step}"
-    with whole_folder(path) as aside:
-        save_file(_own(snapshot.model), aside / MODEL)
-        save_file(_own(snapshot.optimizer), aside / OPTIMIZER)
+def save(folder: Path, snapshot: Snapshot) -> None:
+    with whole_folder(folder / f"step-{snapshot.step}") as aside:
+        save_file(_apart(snapshot.model), aside / MODEL)
+        save_file(_apart(snapshot.optimizer), aside / OPTIMIZER)
         files = {name: _checksum(aside / name) for name in (MODEL, OPTIMIZER)}
         state = {"step": snapshot.step, "files": files, **snapshot.state}
-        (aside / STATE).write_text(_text_of(state))
-    return path
+        try:
+            (aside / STATE).write_text(json.dumps(state | {"checksum": _digest(state)}))
+        except (TypeError, ValueError) as error:
+            raise UserError(
+                f"step {snapshot.step}: no checkpoint can be written: expected the decider's "
+                f"state_dict() to return JSON-able values, {error}"
+            ) from None
 
 
-def _text_of(state: dict[str, Any]) -> str:
-    """Return a state as JSON, with its checksum."""
-    try:
-        return json.dumps(state | {"checksum": _digest(state)})
-    except (TypeError, ValueError) as error:
-        raise UserError(
-            f"step {state['step']}: no checkpoint can be written: expected the decider's "
-            f"state_dict() to return what JSON can hold, {error}"
-        ) from None
-
-
-def _own(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Return tensors that share no memory, which the file format cannot hold."""
+def _apart(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return tensors that share no memory, since safetensors cannot store shared ones."""
     seen: set[int] = set()
-    own = {}
+    apart = {}
     for name, tensor in tensors.items():
         memory = tensor.untyped_storage().data_ptr()
-        own[name] = tensor.contiguous() if memory not in seen else tensor.clone()
+        apart[name] = tensor.contiguous() if memory not in seen else tensor.clone()
         seen.add(memory)
-    return own
+    return apart
 
 
 def _checksum(path: Path) -> str:
-    digest = blake2b(digest_size=16)
     with path.open("rb") as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+        return file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
 
 
 def _digest(state: dict[str, Any]) -> str:
@@ -87,7 +68,7 @@ def _digest(state: dict[str, Any]) -> str:
 
 
 def load(path: Path) -> Snapshot:
-    """Read what `save` wrote; raise if any of it is not as it was written."""
+    """Read a checkpoint; raise if any byte of it has changed."""
     try:
         state = json.loads((path / STATE).read_text())
         if missing := [key for key in NEEDED if key not in state]:
@@ -104,10 +85,7 @@ def load(path: Path) -> Snapshot:
 
 
 def load_newest(folder: Path) -> Snapshot | None:
-    """Read the newest checkpoint that is whole; None if there is none at all.
-
-    A broken one is reported and passed over for an older one; if all are broken, that is an error.
-    """
+    """Read the newest intact checkpoint; None if there is none, an error if all are broken."""
     broken: UserError | None = None
     for step in reversed(steps_in(folder)):
         try:
@@ -121,13 +99,12 @@ def load_newest(folder: Path) -> Snapshot | None:
 
 
 def prune(folder: Path, newest: int, selected: int | None) -> None:
-    """Remove all but the newest ones and the one of the model to keep."""
+    """Remove all checkpoints but the newest ones and the selected one."""
     for step in steps_in(folder)[:-newest]:
         if step != selected:
             shutil.rmtree(folder / f"step-{step}")
 
 
 def steps_in(folder: Path) -> list[int]:
-    """Return the steps of the checkpoints below a folder, in order."""
     names = [path.name.removeprefix("step-") for path in folder.glob("step-*")]
     return sorted(int(name) for name in names if name.isdigit())

@@ -24,19 +24,9 @@ def predict(
     ranks: Ranks = ALONE,
     bfloat16: bool = False,
 ) -> tuple[list[Any], float]:
-    """Return raw predictions for all items of a split in order, and the mean loss of labelled ones.
-
-    Args:
-        model: any module that gives outputs by task for a batch.
-        task: whose items these are.
-        split: the items.
-        size: items in a batch.
-        device: where the model is.
-        ranks: those that take turns with the batches; each gets all predictions.
-        bfloat16: run the model in mixed precision.
-    """
+    """Return raw predictions for all items in order, and the mean loss of the labelled ones."""
     model.eval()
-    found: list[dict[int, Any] | None] = []
+    predictions: list[dict[int, Any] | None] = []
     losses, counts = [], []
     for batch in dev_batches(task.name, split.items, size, device, ranks.cut):
         with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
@@ -46,13 +36,13 @@ def predict(
         losses.append(task.kind.loss(outputs, part.columns) * counts[-1])
         predicted = task.kind.predictions(outputs, part.columns)
         by_item = dict(zip(part.items.tolist(), predicted, strict=True))
-        found.append(by_item if batch.counts else None)
+        predictions.append(by_item if batch.counts else None)
     summed = torch.stack(losses)
-    own = zip(found, summed.tolist(), counts, strict=True)
-    every = ranks.in_batch_order([None if each[0] is None else each for each in own])
-    raw = {item: value for predicted, _, _ in every for item, value in (predicted or {}).items()}
-    total = summed.new_tensor([loss for _, loss, _ in every]).sum()
-    counted = max(1, sum(count for *_, count in every))
+    measured = zip(predictions, summed.tolist(), counts, strict=True)
+    batches = ranks.in_batch_order([None if batch[0] is None else batch for batch in measured])
+    raw = {item: value for predicted, _, _ in batches for item, value in (predicted or {}).items()}
+    total = summed.new_tensor([loss for _, loss, _ in batches]).sum()
+    counted = max(1, sum(count for *_, count in batches))
     return [raw[item] for item in range(len(raw))], float(total) / counted
 
 
@@ -65,20 +55,18 @@ def evaluate(
     ranks: Ranks = ALONE,
     bfloat16: bool = False,
 ) -> Scores:
-    """Return a task's metrics and loss on a split; the arguments are those of `predict`."""
     raw, loss = predict(model, task, split, size, device, ranks, bfloat16)
     metrics = metrics_of(task, task.kind.scored(raw, split.items, split.source.rows()))
     return Scores(score_of(task, metrics), metrics, loss, split.rows)
 
 
 def baseline(task: Task, train: Any, split: Split) -> float | None:
-    """Return the score of predicting without looking: the majority class, the mean."""
+    """Return the score of the majority class or of the mean; None if the kind has no baseline."""
     scored = task.kind.baseline(train, split.items, split.source.rows())
     return None if scored is None else score_of(task, metrics_of(task, scored))
 
 
 def metrics_of(task: Task, scored: Scored) -> dict[str, float]:
-    """Return each metric of a task by name."""
     return {
         metric.name: float(metric.compute(scored.predicted, scored.expected, scored.groups))
         for metric in task.metrics
@@ -86,10 +74,9 @@ def metrics_of(task: Task, scored: Scored) -> dict[str, float]:
 
 
 def score_of(task: Task, metrics: Mapping[str, float]) -> float:
-    """Return the mean of what a task's metrics are worth."""
+    """Return the mean of a task's metrics, each scaled so that higher is better."""
     return mean({metric.name: metric.worth(metrics[metric.name]) for metric in task.metrics})
 
 
 def mean(values: Mapping[str, float]) -> float:
-    """Return the plain mean: of a task's metrics, of a run's scores."""
     return sum(values.values()) / len(values)

@@ -1,4 +1,4 @@
-"""The folder of a run, as far as it can be read without loading torch."""
+"""Run folders, as far as they can be read without torch."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 
 from taskmix.config import RunConfig, parse, read_yaml
-from taskmix.errors import UserError
+from taskmix.errors import UserError, explain
 
 RUN = "run.yaml"
 JOURNAL = "journal.jsonl"
@@ -22,26 +22,18 @@ REPORT = "report.html"
 
 @dataclass(frozen=True)
 class Scores:
-    """What a task earned on a split.
+    """The scores of a task on a split."""
 
-    Args:
-        score: the mean of its metrics.
-        metrics: each of them.
-        loss: mean negative log-likelihood.
-        examples: how many rows were read.
-        baseline: the score of predicting without looking; None where it is not known.
-    """
-
-    score: float
+    score: float  # the mean of the metrics
     metrics: dict[str, float]
     loss: float
     examples: int
-    baseline: float | None = None
+    baseline: float | None = None  # the score of the majority class, or of the mean, if known
 
 
 @dataclass(frozen=True)
 class Finished:
-    """What a run came to: `scores.json`.
+    """The result of a run: `scores.json`.
 
     Args:
         step: the step whose model was kept.
@@ -61,14 +53,13 @@ class Finished:
 
 
 def config_of(folder: Path) -> RunConfig:
-    """Return the configuration of the run in a folder."""
     if not (folder / RUN).exists():
         raise UserError(f"{folder}: expected a run folder, found no {RUN} in it")
     return parse(read_yaml(folder / RUN), str(folder / RUN))
 
 
 def finished(folder: Path) -> Finished:
-    """Return the scores of the finished run in a folder."""
+    """Return the result of a finished run."""
     path = folder / SCORES
     if not path.exists():
         raise UserError(
@@ -78,22 +69,17 @@ def finished(folder: Path) -> Finished:
     try:
         return TypeAdapter(Finished).validate_json(path.read_bytes(), strict=True)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise UserError(
-            f"{path}: expected the scores of a run, found {first['input']!r:.60} in "
-            f"{place or 'it'}: {first['msg']}"
-        ) from None
+        raise UserError(f"{path}: expected the scores of a run, found {explain(error)}") from None
 
 
 def finished_from(values: Mapping[str, Any]) -> Finished:
-    """Return the scores of a run from the JSON-able values that `asdict` makes of them."""
+    """Return a result from the output of `asdict`."""
     tasks = {name: Scores(**scores) for name, scores in values["tasks"].items()}
     return Finished(**{**values, "tasks": tasks})
 
 
-def check_free(folder: Path) -> None:
-    """Raise if there is a run in the folder, or anything that a run would overwrite."""
+def check_no_run(folder: Path) -> None:
+    """Raise if the folder holds a run, or a file that a run would overwrite."""
     if (folder / RUN).exists():
         raise UserError(
             f"{folder}: there is a run here already; go on with it by `taskmix resume {folder}`, "
@@ -109,7 +95,7 @@ def check_free(folder: Path) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock: nobody else runs in it; it is released however the process ends."""
+    """Hold the folder's lock, which the system releases however the process ends."""
     lock = FileLock(folder / ".lock")
     try:
         lock.acquire(timeout=0)

@@ -1,9 +1,10 @@
-"""What a run is for: the value by which models are compared."""
+"""The objective of a run, by which its models are compared."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from taskmix.config import Objective
 from taskmix.errors import unknown
+from taskmix.journal import Evaluation
 from taskmix.training.folder import Scores
 
 
@@ -16,8 +17,26 @@ def check_objective(objective: Objective | None, tasks: Iterable[str]) -> None:
 
 
 def objective_value(objective: Objective, scores: Mapping[str, Scores]) -> float:
-    """Return the value of an objective; higher is better, so a loss counts with its sign turned."""
+    """Return the value of an objective; higher is better, so losses are negated."""
     chosen = [scores[name] for name in objective.tasks]
     if objective.measure == "loss":
         return -sum(each.loss for each in chosen) / len(chosen)
     return sum(each.score for each in chosen) / len(chosen)
+
+
+def improves(objective: float, best: float | None) -> bool:
+    """Return whether an objective is better than the best so far; a tie is not."""
+    return best is None or objective > best
+
+
+def kept_evaluation(evaluations: Sequence[Evaluation], keep: str = "best") -> Evaluation:
+    """Return the evaluation whose model a run keeps."""
+    if keep == "last":
+        return evaluations[-1]
+    kept, best = evaluations[0], None
+    for evaluation in evaluations:
+        # Journals of other hosts may have no objective.
+        objective = evaluation.score if evaluation.objective is None else evaluation.objective
+        if improves(objective, best):
+            kept, best = evaluation, objective
+    return kept

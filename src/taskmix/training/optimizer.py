@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import SGD, AdamW
 from torch.optim import Optimizer as TorchOptimizer
 
@@ -12,7 +11,7 @@ from taskmix.models.multitask import MultiTaskModel
 
 
 def build_optimizer(model: nn.Module, config: Optimizer) -> TorchOptimizer:
-    """Make the optimiser: encoder, what is new in it, and heads, with and without weight decay."""
+    """Return an optimiser with groups by learning rate and weight decay."""
     groups = [
         {
             "params": params,
@@ -32,11 +31,8 @@ def build_optimizer(model: nn.Module, config: Optimizer) -> TorchOptimizer:
 
 
 def _at_rates(model: nn.Module, config: Optimizer) -> list[tuple[list[nn.Parameter], float]]:
-    """Return the parameters that learn at one rate, with its factor.
-
-    In a module of one's own nothing is known of heads, and all of it learns at the same rate.
-    """
-    if not isinstance(model, MultiTaskModel):
+    """Return groups of parameters, each with the factor on its learning rate."""
+    if not isinstance(model, MultiTaskModel):  # the heads of a user's module are not known
         return [(list(model.parameters()), 1.0)]
     fresh = model.encoder.fresh()
     new = {id(parameter) for parameter in fresh}
@@ -50,20 +46,18 @@ def _at_rates(model: nn.Module, config: Optimizer) -> list[tuple[list[nn.Paramet
 def _split(
     parameters: Sequence[nn.Parameter],
 ) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """Trained parameters: matrices, then biases and norms, which weight decay leaves alone."""
-    trained = [parameter for parameter in parameters if parameter.requires_grad]
-    return [p for p in trained if p.ndim > 1], [p for p in trained if p.ndim <= 1]
+    """Return trained matrices, then biases and norms, which have no weight decay."""
+    learning = [parameter for parameter in parameters if parameter.requires_grad]
+    return [p for p in learning if p.ndim > 1], [p for p in learning if p.ndim <= 1]
 
 
-def set_rate(optimizer: TorchOptimizer, config: Optimizer, step: float, steps: int) -> None:
-    """Set the learning rate of a step, counted from 1: a function of its place alone."""
-    factor = rate_factor(step, steps, config.warmup)
+def set_rate(optimizer: TorchOptimizer, factor: float) -> None:
     for group in optimizer.param_groups:
         group["lr"] = group["base_lr"] * factor
 
 
 def rate_factor(step: float, steps: int, warmup: float) -> float:
-    """Rises to 1 over the warm-up, then falls to 0 behind the last step.
+    """Return a factor that rises to 1 over the warm-up, then falls to 0 after the last step.
 
     >>> [round(rate_factor(step, 10, 0.2), 3) for step in (1, 2, 3, 10)]
     [0.5, 1.0, 1.0, 0.125]
@@ -74,8 +68,8 @@ def rate_factor(step: float, steps: int, warmup: float) -> float:
     return (steps - step + 1) / (steps - rising)
 
 
-def optimizer_tensors(optimizer: TorchOptimizer, model: nn.Module) -> dict[str, torch.Tensor]:
-    """Return the optimiser's state as tensors, named by the parameter that they belong to."""
+def optimizer_tensors(optimizer: TorchOptimizer, model: nn.Module) -> dict[str, Tensor]:
+    """Return the optimiser's state as tensors named `parameter:field`."""
     state = optimizer.state_dict()["state"]
     return {
         f"{name}:{field}": value
@@ -85,11 +79,11 @@ def optimizer_tensors(optimizer: TorchOptimizer, model: nn.Module) -> dict[str, 
 
 
 def load_optimizer_tensors(
-    optimizer: TorchOptimizer, model: nn.Module, tensors: Mapping[str, torch.Tensor]
+    optimizer: TorchOptimizer, model: nn.Module, tensors: Mapping[str, Tensor]
 ) -> None:
-    """The counterpart of `optimizer_tensors`; passes over parameters that are not there."""
+    """Restore `optimizer_tensors` without a copy; parameters that it lacks start anew."""
     numbers = {name: number for number, name in enumerate(_names(optimizer, model))}
-    state: dict[int, dict[str, torch.Tensor]] = {}
+    state: dict[int, dict[str, Tensor]] = {}
     for key, tensor in tensors.items():
         name, _, field = key.rpartition(":")
         if name in numbers:
@@ -99,12 +93,11 @@ def load_optimizer_tensors(
 
 
 def _names(optimizer: TorchOptimizer, model: nn.Module) -> list[str]:
-    """Return the names of the optimiser's parameters, in the order in which it numbers them."""
+    """Return the names of the parameters in the order of the optimiser's numbers."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     return [names[id(parameter)] for parameter in trained(optimizer)]
 
 
-def trained(optimizer: TorchOptimizer) -> Iterator[torch.Tensor]:
-    """Yield all parameters that the optimiser moves."""
+def trained(optimizer: TorchOptimizer) -> Iterator[Tensor]:
     for group in optimizer.param_groups:
         yield from group["params"]

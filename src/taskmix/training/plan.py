@@ -1,4 +1,4 @@
-"""What a budget would buy, before it is spent."""
+"""Plans: what a budget means for each task, before it is spent."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,61 +6,34 @@ from pathlib import Path
 import numpy as np
 
 from taskmix.config import RunConfig
-from taskmix.training.assembly import (
-    check_decider,
-    own_encoder,
-    tokenizer_of,
-    with_language_model,
-)
-from taskmix.training.prepare import (
-    Prepared,
-    prepare,
-    read_texts,
-    resolve,
-    run_info_of,
-    token_batches,
-)
+from taskmix.tables import Column, Row, Table
+from taskmix.training.assembly import prepare_run
+from taskmix.training.prepare import Prepared, token_batches
 from taskmix.training.watching import Watchers
 
 
 @dataclass(frozen=True)
 class Planned:
-    """What the budget means for one task.
-
-    Args:
-        task: its name.
-        rows: training rows.
-        dev: dev rows.
-        length: mean tokens of a training item.
-        share: its share of all examples that the budget trains on (of all tokens, if it counts
-            these), before anything is learned.
-        epochs: how often the budget would see each training item at that share.
-        cut: how many of the training rows are cut at the longest sequence.
-        dev_cut: how many of the dev rows.
-    """
+    """What the budget means for one task."""
 
     task: str
     rows: int
     dev: int
-    length: float
-    share: float
+    length: float  # mean tokens of a training item
+    share: float  # of all examples, or tokens, that the budget trains on
     epochs: float
-    cut: int
+    cut: int  # training rows cut at the maximum length
     dev_cut: int
 
 
 def plan(
     config: RunConfig, cache: Path | None = None, watchers: Watchers | None = None
 ) -> list[Planned]:
-    """Return the mixture that a run file asks for; reads the data, trains nothing."""
-    tasks = resolve(config)
-    config = with_language_model(config, tasks)
-    own = own_encoder(config)
-    tokenizer = tokenizer_of(tasks, config, cache, own) if read_texts(tasks) else None
-    prepared = prepare(tasks, tokenizer, config, cache, watchers)
-    sizes = run_info_of(config, prepared).sizes
+    """Return the expected mixture of a run; reads the data and trains nothing."""
+    run = prepare_run(config, cache=cache, watchers=watchers)
+    sizes = {entry.task.name: len(entry.train) for entry in run.prepared}
     driver = config.family.load_driver()
-    examples = driver.expected_examples(check_decider(config, prepared), config, sizes)
+    examples = driver.expected_examples(run.decider, config, sizes)
     total = sum(examples.values())
     return [
         Planned(
@@ -69,16 +42,54 @@ def plan(
             entry.dev.rows,
             float(np.mean(entry.train.lengths())),
             examples[entry.task.name] / total,
-            examples[entry.task.name] / _batches(entry, config),
+            examples[entry.task.name] / _epoch_size(entry, config),
             entry.train.cut,
             entry.dev.items.cut,
         )
-        for entry in prepared
+        for entry in run.prepared
     ]
 
 
-def _batches(entry: Prepared, config: RunConfig) -> float:
-    """Return how many examples' worth of batches an epoch has, a batch counted as full."""
+def _epoch_size(entry: Prepared, config: RunConfig) -> float:
+    """Return the examples of an epoch; batches of tokens count as full batches."""
     if config.budget.tokens is None:
         return len(entry.train)
     return token_batches(entry, config.budget.tokens) * config.budget.batch
+
+
+_EQUIVALENT = {
+    "steps": "",
+    "examples": "as many examples as in ",
+    "compute": "as many examples passed forward and backward as in ",
+}
+
+
+def plan_table(planned: list[Planned], config: RunConfig) -> Table:
+    columns = [
+        Column("task"),
+        Column("rows", ","),
+        Column("cut", ","),
+        Column("dev rows", ","),
+        Column("cut", ","),
+        Column("tokens each", ".0f"),
+        Column("share of examples", ".1%"),
+        Column("epochs", ".2f"),
+    ]
+    rows: list[Row] = [
+        [p.task, p.rows, p.cut, p.dev, p.dev_cut, p.length, p.share, p.epochs] for p in planned
+    ]
+    return Table(columns, rows, notes=(_budget_sentence(config),))
+
+
+def _budget_sentence(config: RunConfig) -> str:
+    tokens = config.budget.tokens
+    size = f"{config.budget.batch:,}" if tokens is None else f"about {tokens:,} tokens"
+    budget = f"{config.length:,} {config.unit}, batches of {size}"
+    sentence = f"Budget: {_EQUIVALENT[config.budget.count]}{budget}."
+    if config.budget.count == "compute":
+        sentence += " Candidates and signals are paid from it, and the examples above are the most."
+    if config.family.key != "weighting":
+        return sentence
+    share = float(config.decider.get("fraction", 1.0))
+    target = config.decider.get("target")
+    return f"{sentence} A round trains on {share:.0%} of each task's rows; the target is {target}."

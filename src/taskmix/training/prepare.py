@@ -1,15 +1,20 @@
-"""From a run file's tasks to items that batches are made of."""
+"""The tasks of a run: from the entries of a run file to encoded items."""
 
-import inspect
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from taskmix.config import RunConfig, is_own, own_class
-from taskmix.errors import UserError, unknown
+from taskmix.config import (
+    HubTask,
+    NamedTask,
+    RunConfig,
+    TaskEntry,
+    is_own,
+    own_class,
+)
+from taskmix.errors import UserError
 from taskmix.run_info import RunInfo
 from taskmix.tasks import catalogue
 from taskmix.tasks.data import PythonSource, ReadyBatches
@@ -24,207 +29,92 @@ from taskmix.tasks.rows import (
     PromptRow,
     QuestionRow,
     Row,
-    Source,
     TextRow,
     WordsRow,
 )
 from taskmix.tasks.sizes import rows_of
-from taskmix.tasks.sources import LateSource
+from taskmix.tasks.sources import check_file
 from taskmix.tasks.task import Task
 from taskmix.tasks.tokenizer import Tokenizer
 from taskmix.training.watching import Watchers
 
 log = logging.getLogger(__name__)
-CUT = 0.05
-"""A larger share of rows that are cut is worth a warning."""
-PARTS = {"rows", "held_out"}
-"""Keys of a run file's task that take a part of it."""
+MAX_SHARE_CUT = 0.05  # warn if a larger share of the rows is cut
 
-Given = Mapping[str, Task]
-"""Tasks made in Python, by name."""
+PythonTasks = Mapping[str, Task]
+Tasks = Sequence[Task] | PythonTasks
+
+
+def by_name(tasks: Tasks) -> dict[str, Task]:
+    return dict(tasks) if isinstance(tasks, Mapping) else {task.name: task for task in tasks}
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A task with its splits: what is trained on.
-
-    Args:
-        task: the task; its kind has seen the training split.
-        train: the training items.
-        dev: what it is scored on.
-    """
+    """A task whose kind is fitted to the training split, with its data."""
 
     task: Task
     train: Any
     dev: Split
 
 
-def resolve(config: RunConfig, given: Given | None = None) -> list[Task]:
-    """Return the tasks that a configuration names: given ones first, then the catalogue."""
-    tasks = [_task(entry, config, given or {}) for entry in config.tasks]
+def resolve(config: RunConfig, python_tasks: PythonTasks | None = None) -> list[Task]:
+    """Return the tasks of a configuration; raise if a name is wrong or a file is missing."""
+    tasks = [task_of(entry, config, python_tasks or {}) for entry in config.tasks]
     for task in tasks:
-        _check_metrics(task)
-    names = [task.name for task in tasks]
+        try:
+            for metric in task.metrics:
+                metric.check()
+        except UserError as error:
+            raise UserError(f"task {task.name}: {error}") from None
+        for split in ("train", "dev"):
+            if split in task.splits:
+                check_file(task.splits[split])
+    names = config.task_names
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"tasks: expected different names, found {name!r} twice")
     return tasks
 
 
-def _check_metrics(task: Task) -> None:
-    """Raise if a metric cannot be computed here, before anything is trained."""
-    for metric in task.metrics:
-        try:
-            metric.check()
-        except UserError as error:
-            raise UserError(f"task {task.name}: {error}") from None
-
-
-def late_tasks(
-    config: RunConfig, kinds: Mapping[str, Kind], given: Given | None = None
-) -> dict[str, Task]:
-    """Return by name the tasks of a trained model; a file is looked for when it is read.
-
-    Args:
-        config: of the run.
-        kinds: by task, the trained kind.
-        given: tasks made in Python, by name.
-    """
-    named: dict[str, Task] = {}
-    for entry in config.tasks:
-        task = _task(entry, config, given or {}, kinds)
-        named[task.name] = replace(task, kind=kinds[task.name])
-    return named
-
-
-def _task(
-    entry: str | dict[str, Any],
-    config: RunConfig,
-    given: Given,
-    kinds: Mapping[str, Kind] | None = None,
+def task_of(
+    entry: TaskEntry, config: RunConfig, python_tasks: PythonTasks, kind: Kind | None = None
 ) -> Task:
-    """Return the task that an entry means; with trained kinds, nothing of it is read."""
-    if isinstance(entry, str):
-        find = catalogue.find if kinds is None else catalogue.find_late
-        data = Path(config.data) if config.data else None
-        return given[entry] if entry in given else find(entry, data)
-    part = {key: value for key, value in entry.items() if key in PARTS}
-    rest = {key: value for key, value in entry.items() if key not in PARTS}
-    if not isinstance(entry.get("name"), str) or not entry["name"]:
-        raise UserError(f"tasks: expected a name of letters, found {entry.get('name')!r}")
-    if part and not rest.keys() & {"hub", "train"}:
-        _check_keys(entry, _Part)
-        return _part(_task(entry["name"], config, given, kinds), _Part(**entry), kinds is not None)
-    task = _own_task(rest, config, kinds)
-    if "dev" not in task.splits and "held_out" not in part:
-        raise UserError(f"tasks: {task.name}: expected a value for dev, or held_out, found none")
-    if "held_out" in part and {"dev", "test"} <= task.splits.keys():
-        raise UserError(
-            f"tasks: {task.name}: held_out makes dev the test split; expected no test beside it"
+    """Return the task of an entry; given its fitted kind, no data are read."""
+    if isinstance(entry, NamedTask):
+        task = python_tasks.get(entry.name) or catalogue.find(
+            entry.name, Path(config.data) if config.data else None
         )
-    return _part(task, _Part(task.name, **part), kinds is not None) if part else task
+    else:
+        arguments = entry.arguments() | {"kind": kind or _kind(entry.name, entry.kind, config)}
+        if isinstance(entry, HubTask):
+            arguments["revision"] = config.dataset_revision(entry)
+        task = from_hub(**arguments) if isinstance(entry, HubTask) else from_files(**arguments)
+    task = _part(task, entry.rows, entry.held_out)
+    return task if kind is None else replace(task, kind=kind)
 
 
-def _own_task(entry: dict[str, Any], config: RunConfig, kinds: Mapping[str, Kind] | None) -> Task:
-    """Return a task of the user's own: files, or a data set of the hub."""
-    make: Callable[..., Task] = from_hub if "hub" in entry else from_files
-    _check_keys(entry, make)
-    _check_names(entry)
-    where = f"tasks: {entry['name']}"
-    if kinds is not None:
-        entry = entry | {"kind": kinds[entry["name"]]}
-    elif is_own(entry.get("kind")):
-        found = own_class(entry["kind"], Kind, f"{where}: kind", config.code)
-        entry = entry | {"kind": found}
-    try:
-        return make(**entry)
-    except TypeError as error:  # a value of another type than the key has
-        raise UserError(f"{where}: {error}") from None
+def _kind(name: str, kind: str, config: RunConfig) -> str | type[Kind]:
+    if not is_own(kind):
+        return kind
+    cls: type[Kind] = own_class(kind, Kind, f"tasks: {name}: kind", config.code)
+    return cls
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A part of a task.
-
-    Args:
-        name: of the task.
-        rows: at most this many training rows.
-        held_out: the share of the training rows that are the dev split.
-    """
-
-    name: str
-    rows: int | None = None
-    held_out: float | None = None
-
-    def __post_init__(self) -> None:
-        where, rows, share = f"tasks: {self.name}", self.rows, self.held_out
-        if rows is not None and (type(rows) is not int or rows < 2):
-            raise UserError(f"{where}: rows: expected a whole number above 1, found {rows!r}")
-        if share is not None and not (isinstance(share, float) and 0 < share < 1):
-            raise UserError(
-                f"{where}: held_out: expected a number between 0 and 1, found {share!r}"
-            )
-
-
-def _part(task: Task, part: _Part, late: bool) -> Task:
-    """Return a task with fewer training rows, or a dev split made of some of them."""
+def _part(task: Task, rows: int | None, held_out: float | None) -> Task:
+    """Return a task with fewer training rows, or with a dev split held out from them."""
     splits = dict(task.splits)
-    if part.held_out is not None:
+    if held_out is not None:
         if "dev" in splits:
             splits["test"] = splits.pop("dev")
-        splits["dev"] = splits["train"]
-    train = task.split("train")
-    shape, reader = getattr(train, "shape", None), getattr(train, "reader", None)
-    made = cache(lambda: _parted(train, part))
-    for name in ("train", "dev") if part.held_out is not None else ("train",):
-        find = partial(_found, made, name)
-        splits[name] = LateSource(train.where, shape, find, reader) if late else find()
+        splits["train"], splits["dev"] = hold_out(task.split("train"), held_out)
+    if rows is not None:
+        splits["train"] = some_rows(splits["train"], rows)
     return replace(task, splits=splits)
 
 
-def _found(made: Callable[[], Mapping[str, Source]], split: str) -> Source:
-    return made()[split]
-
-
-def _parted(train: Source, part: _Part) -> dict[str, Source]:
-    """Return the training rows that are left, and the dev split that is made of the others."""
-    splits = {"train": train}
-    if part.held_out is not None:
-        splits["train"], splits["dev"] = hold_out(train, part.held_out)
-    if part.rows is not None:
-        splits["train"] = some_rows(splits["train"], part.rows)
-    return splits
-
-
-def _check_keys(entry: Mapping[str, Any], make: Callable[..., Any]) -> None:
-    """Raise unless a task's keys are the arguments of what makes it."""
-    known = inspect.signature(make).parameters
-    where = f"tasks: {entry.get('name', 'one without a name')}"
-    for key in entry:
-        if key not in known:
-            raise unknown("key", str(key), {*known, *PARTS}, where)
-    for key, argument in known.items():
-        if argument.default is argument.empty and key not in entry:
-            raise UserError(f"{where}: expected a value for {key}, found none")
-
-
-def _check_names(entry: Mapping[str, Any]) -> None:
-    """Raise unless columns and metrics of a task of the user's own are called by texts."""
-    where = f"tasks: {entry['name']}"
-    for key in ("text", "label", "pair", "id"):
-        value = entry.get(key)
-        left_out = value is None and key in ("pair", "id")
-        if key in entry and not isinstance(value, str) and not left_out:
-            raise UserError(f"{where}: {key}: expected the name of a column, found {value!r}")
-    for key in ("choices", "metrics"):
-        value = entry.get(key)
-        names = isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value)
-        if value is not None and not names:
-            raise UserError(f"{where}: {key}: expected a list of names, found {value!r}")
-
-
 def read_texts(tasks: Sequence[Task]) -> bool:
-    """Return whether the tasks are texts, so that a tokenizer is needed; not if they are images."""
+    """Return whether the tasks are texts, which need a tokenizer; raise if some are not."""
     texts = {task.name: _reads_text(task) for task in tasks}
     if len(set(texts.values())) == 1:
         return texts[tasks[0].name]
@@ -243,7 +133,6 @@ def _reads_text(task: Task) -> bool:
 
 
 def texts_of(rows: Iterable[Row]) -> Iterator[str]:
-    """Yield all texts of some rows."""
     for row in rows:
         match row:
             case TextRow(text=text, pair=pair):
@@ -257,7 +146,7 @@ def texts_of(rows: Iterable[Row]) -> Iterator[str]:
             case ChoiceRow(text=text, choices=choices):
                 yield from (text, *choices)
             case PromptRow(prompt=prompt, answer=answer):
-                yield from (each for each in (prompt, answer) if each)
+                yield from (text for text in (prompt, answer) if text)
 
 
 def prepare(
@@ -267,58 +156,38 @@ def prepare(
     cache: Path | None = None,
     watchers: Watchers | None = None,
 ) -> list[Prepared]:
-    """Read and encode the train and dev splits of each task, or find them in the cache."""
-    watchers = watchers or Watchers()
-    return [_prepare(task, tokenizer, config, cache, watchers) for task in tasks]
+    """Read and encode the train and dev splits of each task, or load them from the cache."""
+    prepared = []
+    for task in tasks:
+        train = read_split(task, "train", tokenizer, cache, watchers)
+        dev = read_split(task, "dev", tokenizer, cache, watchers)
+        for name, split in (("train", train), ("dev", dev)):
+            _check_labelled(task, split)
+            _warn_of_cut_rows(task, name, split, config)
+        try:
+            fitted = replace(task, kind=task.kind.fit(train.items))
+        except UserError as error:
+            raise UserError(f"{train.source.where}: {error}") from None
+        _warn_of_small_batches(task, train, config)
+        prepared.append(Prepared(fitted, train.items, dev.at_most(config.evaluate.examples)))
+    return prepared
 
 
-def _prepare(
-    task: Task,
-    tokenizer: Tokenizer | None,
-    config: RunConfig,
-    cache: Path | None,
-    watchers: Watchers,
-) -> Prepared:
-    train = read_split(task, "train", tokenizer, cache, watchers)
-    dev = read_split(task, "dev", tokenizer, cache, watchers)
-    for name, split in (("train", train), ("dev", dev)):
-        _all_labelled(task, split)
-        _say_cut(task, name, split, config)
-    try:
-        kind = task.kind.fit(train.items)
-    except UserError as error:
-        raise UserError(f"{train.source.where}: {error}") from None
-    _say_capped(task, train, config)
-    return Prepared(replace(task, kind=kind), train.items, dev.at_most(config.evaluate.examples))
+def _warn_of_small_batches(task: Task, train: Split, config: RunConfig) -> None:
+    if isinstance(train.items, ReadyBatches) or config.budget.tokens is not None:
+        return
+    # A selector's batch mixes the tasks.
+    if config.family.key != "selection" and len(train) < config.budget.batch:
+        counts = f"{len(train):,} training examples, fewer than budget.batch={config.budget.batch}"
+        log.warning("%s: a batch has all of its %s", task.name, counts)
 
 
-def _say_capped(task: Task, train: Split, config: RunConfig) -> None:
-    """Warn of a batch that is larger than all there is; a selector's batch mixes the tasks."""
-    ready = isinstance(train.items, ReadyBatches) or config.family.key == "selection"
-    ready = ready or config.budget.tokens is not None
-    if not ready and len(train) < config.budget.batch:
-        log.warning(
-            "%s: a batch has all of its %s training examples, fewer than budget.batch=%d",
-            task.name,
-            f"{len(train):,}",
-            config.budget.batch,
-        )
-
-
-def _say_cut(task: Task, name: str, split: Split, config: RunConfig) -> None:
-    """Warn of rows that are cut, where that is more than a few."""
+def _warn_of_cut_rows(task: Task, name: str, split: Split, config: RunConfig) -> None:
     cut, lost = getattr(split.items, "cut", 0), getattr(split.items, "lost", 0)
-    if cut > CUT * split.rows or lost:
+    if cut > MAX_SHARE_CUT * split.rows or lost:
+        counts = f"{cut:,} of {split.rows:,} rows are cut at model.max_length"
         answers = f", and {lost:,} answers are lost" if lost else ""
-        log.warning(
-            "%s, %s: %s of %s rows are cut at model.max_length=%d%s",
-            task.name,
-            name,
-            f"{cut:,}",
-            f"{split.rows:,}",
-            config.model.max_length,
-            answers,
-        )
+        log.warning("%s, %s: %s=%d%s", task.name, name, counts, config.model.max_length, answers)
 
 
 def read_split(
@@ -328,18 +197,17 @@ def read_split(
     cache: Path | None = None,
     watchers: Watchers | None = None,
 ) -> Split:
-    """Return one split of a task, encoded."""
     source = task.split(name)
     if isinstance(source, PythonSource):
         return Split(source.items, source)
-    told = watchers or Watchers()
+    watchers = watchers or Watchers()
     encoded = encode(
-        task.kind, source, tokenizer, cache, lambda rows: told.reading(task.name, name, rows)
+        task.kind, source, tokenizer, cache, lambda rows: watchers.reading(task.name, name, rows)
     )
     return Split(encoded, source)
 
 
-def _all_labelled(task: Task, split: Split) -> None:
+def _check_labelled(task: Task, split: Split) -> None:
     missing = task.kind.unlabelled(split.items)
     if missing.any():
         raise UserError(
@@ -349,31 +217,31 @@ def _all_labelled(task: Task, split: Split) -> None:
 
 
 def run_info_of(config: RunConfig, prepared: Sequence[Prepared]) -> RunInfo:
-    """Return what the decider may know of the run."""
-    found = _run_info(config, {entry.task.name: len(entry.train) for entry in prepared})
-    if config.budget.tokens is None:
-        return found
-    batches = {entry.task.name: token_batches(entry, config.budget.tokens) for entry in prepared}
-    return replace(found, batches=batches)
+    info = _run_info(config, {entry.task.name: len(entry.train) for entry in prepared})
+    if (tokens := config.budget.tokens) is None:
+        return info
+    return replace(info, batches={p.task.name: token_batches(p, tokens) for p in prepared})
 
 
 def token_batches(entry: Prepared, tokens: int) -> float:
-    """Return how many batches of so many tokens an epoch of a task has."""
+    """Return how many batches of this many tokens an epoch of a task has."""
     return float(entry.train.lengths().sum()) / tokens
 
 
 def run_info_before(
-    config: RunConfig, given: Given | None = None, cache: Path | None = None
+    config: RunConfig, python_tasks: PythonTasks | None = None, cache: Path | None = None
 ) -> RunInfo:
-    """Return the same before anything is encoded: rows are counted, once."""
-    trains = {task.name: task.split("train") for task in resolve(config, given)}
-    return _run_info(config, {name: _rows_in(train, cache) for name, train in trains.items()})
-
-
-def _rows_in(source: Source, cache: Path | None) -> int:
-    return len(source.items) if isinstance(source, PythonSource) else rows_of(source, cache)
+    """Return the run info before anything is encoded, from counts of rows."""
+    sizes = {}
+    for task in resolve(config, python_tasks):
+        source = task.split("train")
+        if isinstance(source, PythonSource):
+            sizes[task.name] = len(source.items)
+        else:
+            sizes[task.name] = rows_of(source, cache)
+    return _run_info(config, sizes)
 
 
 def _run_info(config: RunConfig, sizes: Mapping[str, int]) -> RunInfo:
-    scored = () if config.objective is None else config.objective.tasks
-    return RunInfo(sizes, config.budget.steps, config.budget.batch, scored)
+    targets = () if config.objective is None else config.objective.tasks
+    return RunInfo(sizes, config.budget.steps, config.budget.batch, targets)

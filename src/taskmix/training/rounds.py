@@ -1,304 +1,213 @@
-"""Rounds: the executor of a weighting, on any model whose data a feed knows how to serve."""
+"""Rounds: the worker that answers a weighting's requests with the engine."""
 
-import copy
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 
-from taskmix.errors import RunInterruptedError
-from taskmix.rng import seed_for
-from taskmix.training.ranks import ALONE, Ranks, running_statistics
+from taskmix.errors import UserError
+from taskmix.rng import stream
+from taskmix.tasks.batches import Batch, make_part
+from taskmix.tasks.parts import Split
+from taskmix.training.engine import Engine
+from taskmix.training.loading import dev_batches, to_device
+from taskmix.training.optimizer import load_optimizer_tensors, optimizer_tensors
+from taskmix.weighting import Report, Weighting, play
 from taskmix.weighting.base import (
     DevLoss,
     DevSlope,
     JointResult,
     Mix,
-    Report,
     Separate,
     Separated,
     Slope,
     Together,
-    Weighting,
-    play,
 )
 from taskmix.weighting.deltas import Deltas
-from taskmix.weighting.record import Round
 
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """A batch and how to get its losses from the model as it stands.
-
-    Args:
-        examples: how many examples.
-        losses: the mean loss of each task that is in the batch, by the task's index; of several
-            ranks, each one's part of it, so that their sum is the mean.
-    """
-
-    examples: int
-    losses: Callable[[], Mapping[int, Tensor]]
-
-
-@dataclass(frozen=True, slots=True)
-class DevResult:
-    """A task's score and mean loss on a dev set."""
-
-    score: float
-    loss: float
-
-
-class Feed(Protocol):
-    """Serves a model its training and dev data; tasks are numbered in the weighting's order."""
-
-    def train(self, tasks: Sequence[int], fraction: float, number: int) -> Iterator[Work]:
-        """A share of these tasks' training data in the order of the round with this number."""
-
-    def dev(self, batch: int | None, turn: int) -> Iterator[Work]:
-        """Return the target's dev data for tuning: all of it, or the batch whose turn it is."""
-
-    def dev_size(self) -> int:
-        """Return how many dev examples of the target there are for tuning."""
-
-    def judge(self, task: int, tuning: bool) -> DevResult:
-        """Return a task's score on its dev data for tuning, or on those for selecting the model."""
-
-
-@dataclass
-class _Candidate:
-    """What a round may end with: tensors of the model and of the optimiser."""
-
-    model: dict[str, Tensor]
-    optimizer: dict[str, Any]
+Tensors = dict[str, Tensor]
 
 
 class Rounds:
-    """Trains a model round by round as a weighting says.
+    """Trains a model round by round as a weighting decides."""
 
-    It decides nothing: it trains tasks alone or jointly, mixes deltas, and measures the target's
-    dev loss, each when asked. Data order and dropout depend on the seed, the round and the task
-    alone, so that a second try sees the same batches and a resumed run goes on bit for bit.
+    # Data order and dropout depend on the seed, the round and the tasks alone, so that a second
+    # try sees the same batches and a resumed run is identical bit for bit.
 
-    Args:
-        weighting: who decides.
-        model: what learns.
-        feed: its data.
-        optimizer: makes a new optimiser of the model's parameters.
-        seed: of dropout.
-        clip: longest gradient; not clipped if None.
-        working: is told what is being done.
-        ranks: those that train together.
-    """
-
-    def __init__(
-        self,
-        weighting: Weighting,
-        model: nn.Module,
-        feed: Feed,
-        optimizer: Callable[[], Optimizer],
-        *,
-        seed: int,
-        clip: float | None = None,
-        working: Callable[[str], None] = lambda text: None,
-        ranks: Ranks = ALONE,
-    ) -> None:
+    def __init__(self, engine: Engine, weighting: Weighting, tuning: Split) -> None:
+        self.engine = engine
         self.weighting = weighting
-        self.model = model
-        self.feed = feed
+        self.tuning = tuning  # of the target; the engine's dev split is for selecting the model
         self.number = 0
-        self._new_optimizer = optimizer
-        self._seed = seed
-        self._clip = clip
-        self._working = working
-        self._ranks = ranks
-        self._statistics = running_statistics(model)
-        self._target = weighting.tasks.index(weighting.target)
-        self._trained = [p for p in model.parameters() if p.requires_grad]
-        self._deltas = Deltas(model, len(weighting.tasks), self._target)
-        self._optimizers: dict[str, dict[str, Any]] = {}
-        self._candidate: dict[str, Any] = {}
-        self._chosen: _Candidate | None = None
+        self._target = weighting.target
+        # Norms are summed in the order of the model's parameters, as the deltas are stacked.
+        engine.parameters = [p for p in engine.model.parameters() if p.requires_grad]
+        tasks = weighting.tasks
+        self._deltas = Deltas(engine.model, len(tasks), tasks.index(weighting.target))
+        self._optimizers: dict[str, Tensors] = {}
+        self._candidate: Tensors = {}
+        self._kept: tuple[Tensors, Tensors] | None = None
 
     def advance(self) -> Report:
-        """Play one round."""
-        self._chosen = None
+        self._kept = None
         self._deltas.rebase()
         report = play(self.weighting, self)
-        self._settle()
+        self._load_kept()
         self.number += 1
         return report
 
-    def _settle(self) -> None:
-        """Take up the candidate that was kept, if any was."""
-        if self._chosen is not None:
-            self.model.load_state_dict(self._chosen.model)
-            self._optimizers["joint"] = self._chosen.optimizer
-
-    def scores(self) -> dict[str, float]:
-        """Return each task's dev score, on the data for selecting the model."""
-        return {
-            name: self.feed.judge(task, tuning=False).score
-            for task, name in enumerate(self.weighting.tasks)
-        }
+    def _load_kept(self) -> None:
+        if self._kept is not None:
+            model, self._optimizers["joint"] = self._kept
+            self.engine.model.load_state_dict(model)
 
     def separate(self, request: Separate) -> Separated:
-        """Train each task alone from the base, keep its delta, come back to the base."""
         losses, norms, scores = [], [], []
-        for task, scale in enumerate(request.scales):
-            slot = f"task {task}"
+        for place, (task, scale) in enumerate(
+            zip(self.weighting.tasks, request.scales, strict=True)
+        ):
+            slot = f"task {place}"
             optimizer = self._optimizer(slot, request.fresh)
             losses.append(self._train({task: scale}, request.fraction, optimizer)[task])
             if not request.fresh:
-                self._optimizers[slot] = copy.deepcopy(optimizer.state_dict())
-            norms.append(self._deltas.collect(task))
+                self._optimizers[slot] = optimizer_tensors(optimizer, self.engine.model)
+            norms.append(self._deltas.collect(place))
             if request.scored:
-                scores.append(self.feed.judge(self._target, tuning=True).score)
+                scores.append(self.engine.score(self._target, self.tuning).score)
             self._deltas.restore()
-        return Separated(
-            np.array(norms),
-            np.array(losses),
-            np.array(scores) if request.scored else None,
-            self.feed.dev_size(),
-        )
+        dev_scores = np.array(scores) if request.scored else None
+        return Separated(np.array(norms), np.array(losses), dev_scores, len(self.tuning))
 
     def together(self, request: Together) -> JointResult:
-        """Train jointly from the base, up to the candidate."""
         self._deltas.restore()
         optimizer = self._optimizer("joint", request.fresh)
-        scales = {task: scale for task, scale in enumerate(request.weights) if scale > 0}
-        means = self._train(scales, request.fraction, optimizer)
-        self._candidate = optimizer.state_dict()
-        judged = self.feed.judge(self._target, tuning=True)
-        losses = [means.get(task, 0.0) for task in range(len(request.weights))]
-        return JointResult(np.array(losses), judged.score, judged.loss)
+        named = dict(zip(self.weighting.tasks, request.weights, strict=True))
+        trained = {task: weight for task, weight in named.items() if weight > 0}
+        means = self._train(trained, request.fraction, optimizer)
+        self._candidate = optimizer_tensors(optimizer, self.engine.model)
+        dev = self.engine.score(self._target, self.tuning)
+        losses = [means.get(task, 0.0) for task in self.weighting.tasks]
+        return JointResult(np.array(losses), dev.score, dev.loss)
 
     def slope(self, request: DevSlope) -> Slope:
-        """Return the target's dev loss and its gradient at base + Σ cᵢ δᵢ: one backward pass."""
         self._deltas.mix(request.coefficients)
-        self.model.eval()
-        self.model.zero_grad(set_to_none=True)
+        self.engine.model.eval()
+        self.engine.model.zero_grad(set_to_none=True)
         total = 0.0
-        for part, work in self._dev(request.batch, request.turn):
-            loss = work.losses()[self._target] * part
+        for weight, batch_loss in self._dev_losses(request.batch, request.turn):
+            loss = batch_loss * weight
             loss.backward()
             total += float(loss.detach())
-        self._ranks.add_gradients(self._trained)
+        self.engine.ranks.add_gradients(self.engine.parameters)
         return Slope(self._sum(total), self._deltas.slope())
 
     @torch.no_grad()
     def loss(self, request: DevLoss) -> float:
-        """Return the target's dev loss at base + Σ cᵢ δᵢ."""
         self._deltas.mix(request.coefficients)
-        self.model.eval()
-        works = self._dev(None, 0)
-        return self._sum(sum(float(work.losses()[self._target]) * part for part, work in works))
+        self.engine.model.eval()
+        return self._sum(sum(float(loss) * weight for weight, loss in self._dev_losses(None, 0)))
 
     def mix(self, request: Mix) -> None:
-        """Make base + Σ cᵢ δᵢ the base."""
         self._deltas.mix(request.coefficients)
         self._deltas.rebase()
 
     def keep(self) -> None:
-        """Let the round end at the candidate, in place of any that was kept before."""
-        self._chosen = copy.deepcopy(_Candidate(self.model.state_dict(), self._candidate))
+        state = self.engine.model.state_dict()
+        model = {name: tensor.clone() for name, tensor in state.items()}
+        self._kept = model, self._candidate
 
     def _sum(self, number: float) -> float:
-        """Return the sum of the ranks' numbers."""
-        return float(self._ranks.total(torch.tensor(number, dtype=torch.float64)))
-
-    def _dev(self, batch: int | None, turn: int) -> Iterator[tuple[float, Work]]:
-        """Yield dev batches, each with its part of all examples that are used."""
-        self._working(f"round {self.number + 1}: the dev loss of {self.weighting.target}")
-        for work in self.feed.dev(batch, turn):
-            whole = self.feed.dev_size() if batch is None else work.examples
-            yield work.examples / whole, work
+        return float(self.engine.ranks.total(torch.tensor(number, dtype=torch.float64)))
 
     def _optimizer(self, slot: str, fresh: bool) -> Optimizer:
-        optimizer = self._new_optimizer()
+        """Return a new optimiser, with the slot's state unless it is to be fresh."""
+        optimizer = self.engine.new_optimizer()
         if not fresh and slot in self._optimizers:
-            optimizer.load_state_dict(copy.deepcopy(self._optimizers[slot]))
+            # A copy: a try that is not kept must not change it.
+            state = {name: tensor.clone() for name, tensor in self._optimizers[slot].items()}
+            load_optimizer_tensors(optimizer, self.engine.model, state)
         return optimizer
 
     def _train(
-        self, scales: Mapping[int, float], fraction: float, optimizer: Optimizer
-    ) -> dict[int, float]:
-        """Return one pass over a share of the tasks' data; returns the mean loss of each."""
-        self.model.train()
-        names = [self.weighting.tasks[task] for task in scales]
-        torch.manual_seed(seed_for(self._seed, "dropout", self.number, *names, *self._ranks.name))
-        totals = dict.fromkeys(scales, 0.0)
-        counts = dict.fromkeys(scales, 0)
-        for batch, work in enumerate(self.feed.train(list(scales), fraction, self.number)):
-            self._working(f"round {self.number + 1}: training {', '.join(names)}, batch {batch}")
-            for task, loss in self._step(work, scales, optimizer).items():
+        self, weights: Mapping[str, float], fraction: float, optimizer: Optimizer
+    ) -> dict[str, float]:
+        """Train one pass over a share of the tasks' data and return the mean loss of each."""
+        where, names = f"round {self.number + 1}", ", ".join(weights)
+        self.engine.seed("dropout", self.number, *weights)
+        totals, counts = dict.fromkeys(weights, 0.0), dict.fromkeys(weights, 0)
+        for number, batches in enumerate(self._batches(list(weights), fraction)):
+            self.engine.watchers.working(f"{where}: training {names}, batch {number}")
+            result = self.engine.update(optimizer, batches, weights)
+            means = self.engine.read(where, result)
+            for task, loss in zip(result.tasks, means, strict=True):
                 totals[task] += loss
                 counts[task] += 1
-        return {task: totals[task] / max(1, counts[task]) for task in scales}
+        return {task: totals[task] / max(1, counts[task]) for task in weights}
 
-    def _step(
-        self, work: Work, scales: Mapping[int, float], optimizer: Optimizer
-    ) -> dict[int, float]:
-        optimizer.zero_grad(set_to_none=True)
-        losses = work.losses()
-        total = torch.stack([scales[task] * loss for task, loss in losses.items()]).sum()
-        total.backward()
-        measured = torch.stack([total, *losses.values()]).detach()
-        whole, *means = self._ranks.total(measured).tolist()
-        if not math.isfinite(whole):
-            raise RunInterruptedError(
-                f"round {self.number + 1}: the training loss is {whole}, which is "
-                "no number to go on from; lower the learning rate and start again."
-            )
-        self._ranks.add_gradients(self._trained)
-        self._ranks.send(self._statistics)
-        if self._clip:
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self._clip)
-        optimizer.step()
-        return dict(zip(losses, means, strict=True))
+    def _batches(self, tasks: Sequence[str], fraction: float) -> Iterator[list[Batch]]:
+        """Yield batches of these tasks, at most one of each task at a time, each batch once."""
+        # A round reads the next `fraction` of each task's epoch, so that its data depend on the
+        # round's number alone. Tasks of different sizes keep pace.
+        loader = self.engine.loader
+        counts = {task: max(1, round(loader.streams[task].per_epoch * fraction)) for task in tasks}
+        for task, count in counts.items():
+            loader.go_to(task, *divmod(self.number * count, loader.streams[task].per_epoch))
+        steps = max(counts.values())
+        for step in range(steps):
+            now = [t for t in tasks if (step + 1) * counts[t] // steps > step * counts[t] // steps]
+            yield [loader.next(task) for task in now]
+
+    def _dev_losses(self, size: int | None, turn: int) -> Iterator[tuple[float, Tensor]]:
+        """Yield the target's loss on each dev batch, with the batch's weight in the mean."""
+        engine, items = self.engine, self.tuning.items
+        engine.watchers.working(f"round {self.number + 1}: the dev loss of {self._target}")
+        batches: Iterable[Batch]
+        if size is None:
+            examples, at_once = len(items), engine.config.evaluate.batch
+            batches = dev_batches(self._target, items, at_once, engine.device, engine.ranks.cut)
+        else:
+            batch = self._dev_batch(size, turn)
+            examples = batch.examples
+            batches = engine.with_shares([batch], [self._target])
+        engine.spent.add(examples, backward=torch.is_grad_enabled())
+        for batch in batches:
+            loss = engine.losses(batch)[self._target] * batch.parts[0].share
+            yield batch.examples / examples, loss
+
+    def _dev_batch(self, size: int, turn: int) -> Batch:
+        """Return one of the batches into which a fixed shuffle of the dev items is cut."""
+        items = self.tuning.items
+        order = stream(self.engine.config.seed, "tuning").permutation(len(items))
+        start = turn % math.ceil(len(items) / size) * size
+        chosen = {self._target: order[start : start + size]}
+        part = make_part({self._target: items}, chosen, self.engine.ranks.cut)
+        return to_device(part, self.engine.device)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all but the model's tensors and the optimisers', as JSON-able values."""
         return {"round": self.number, "weighting": self.weighting.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned; the model's tensors are loaded by their owner."""
         self.number = state["round"]
         self.weighting.load_state_dict(state["weighting"])
 
-    def optimizer_tensors(self) -> dict[str, Tensor]:
-        """Return the state of every kept optimiser as named tensors."""
+    def tensors(self) -> Tensors:
         return {
-            f"{slot}.{number}.{name}": value
-            for slot, state in self._optimizers.items()
-            for number, values in state["state"].items()
-            for name, value in values.items()
-            if isinstance(value, Tensor)
+            f"{slot}/{name}": tensor
+            for slot, tensors in self._optimizers.items()
+            for name, tensor in tensors.items()
         }
 
-    def load_optimizer_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        """The counterpart of `optimizer_tensors`."""
+    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         self._optimizers = {}
         for key, tensor in tensors.items():
-            slot, number, name = key.split(".")
-            if slot not in self._optimizers:
-                groups = self._new_optimizer().state_dict()["param_groups"]
-                self._optimizers[slot] = {"state": {}, "param_groups": groups}
-            self._optimizers[slot]["state"].setdefault(int(number), {})[name] = tensor
-
-
-def record(step: int, report: Report, seconds: float | None = None) -> Round:
-    """Return a round as the journal keeps it."""
-    return Round(
-        step,
-        report.norms,
-        report.alphas,
-        report.weights,
-        report.dev_loss,
-        report.losses,
-        seconds,
-    )
+            slot, separator, name = key.partition("/")
+            if not separator:
+                raise UserError(
+                    f"checkpoint: expected the optimisers' state by the names of parameters, found "
+                    f"{key!r} of taskmix 0.1; start the run again, or go on with that version"
+                )
+            self._optimizers.setdefault(slot, {})[name] = tensor

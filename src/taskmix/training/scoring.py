@@ -1,4 +1,4 @@
-"""Scores of candidates: how unsure the model is of single training examples."""
+"""Scores of candidates: the model's uncertainty about single training examples."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,57 +9,44 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from taskmix.models.frozen import Frozen, FrozenPart
+from taskmix.models.frozen import Frozen
 from taskmix.rng import seed_for
 from taskmix.selection import Selector, example_scores
 from taskmix.tasks.batches import Batch, Cut, TaskItems
 from taskmix.training.engine import Engine
 from taskmix.uncertainty import predictive_samples
 
-# The share of the latest candidates in the running mean of a regression's squared error.
-LATEST = 0.1
+RESIDUAL_RATE = 0.1  # weight of the latest candidates in a regression's running squared error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """A batch of candidates of one task, scored.
-
-    Args:
-        items: which items of the task they are, shape `(examples,)`.
-        scores: their uncertainties, shape `(examples,)`.
-        states: what the encoder's frozen layers gave, shape `(examples, tokens, width)`; None if
-            it has none, if an example is several sequences, or if other ranks scored some of them.
-    """
+    """A scored batch of candidates of one task."""
 
     items: NDArray[np.int64]
     scores: NDArray[np.float64]
+    # Outputs of the frozen layers, shape `(examples, tokens, width)`; None if there are none, if
+    # an example is several sequences, or if other ranks scored some.
     states: NDArray[np.float32] | None
 
 
 class Scorer:
-    """Scores candidates without gradient, as a selector wants them scored.
+    """Scores candidates without gradients, as a selector configures it."""
 
-    One pass without dropout gives an entropy. BALD, and any score of a regression, need several
-    passes under Monte-Carlo dropout, unless the model has none; frozen layers then run only once.
-    Each rank scores its part of the candidates, and gets the scores of all.
-
-    Args:
-        engine: whose model is unsure.
-        selector: which score, and how many passes.
-    """
+    # One pass without dropout gives an entropy. BALD, and any score of a regression, need several
+    # passes under Monte-Carlo dropout; frozen layers then run only once.
 
     def __init__(self, engine: Engine, selector: Selector) -> None:
         self._engine = engine
         self._kinds = {name: task.kind for name, task in engine.tasks.items()}
         self._score = selector.score
         self._passes = selector.passes if _drops(engine.model) else 1
-        self._frozen: FrozenPart = getattr(engine.model, "frozen", None) or Frozen(nn.Identity())
+        self._frozen: Frozen = getattr(engine.model, "frozen", None) or Frozen(nn.Identity())
         # Before anything is known, a regression's squared error is its labels' variance.
         self._residuals = {n: 1.0 for n, kind in self._kinds.items() if kind.name == "regress"}
 
     @torch.inference_mode()
     def score(self, batch: Batch, step: int) -> Candidates:
-        """Return the uncertainties of a batch of candidates at a step."""
         [part] = batch
         several = self._passes > 1 and (self._score == "bald" or part.task in self._residuals)
         states, samples, passes = None, np.empty(0), 0
@@ -82,10 +69,10 @@ class Scorer:
         [part] = batch
         items, every = np.empty(batch.examples, dtype=np.int64), np.empty(batch.examples)
         ranks = self._engine.ranks
-        for rank, found in enumerate(ranks.gathered((part.items, scores))):
+        for rank, gathered in enumerate(ranks.gathered((part.items, scores))):
             places = Cut(rank, ranks.count).places(batch.examples)
             if rank < batch.examples:  # else it had none of its own
-                items[places], every[places] = found
+                items[places], every[places] = gathered
         return Candidates(items, every, None)
 
     def _by_item(self, part: TaskItems, decisions: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -96,7 +83,7 @@ class Scorer:
         return totals / np.maximum(counts, 1)
 
     def _certain(self, batch: Batch) -> tuple[Tensor | None, NDArray[np.float64]]:
-        """Return what the frozen layers give, and the predictions without dropout as one pass."""
+        """Return the outputs of the frozen layers, and the predictions of one dropout-free pass."""
         self._engine.model.eval()
         with self._frozen.recording() as outputs:
             predicted = self._predict(batch)
@@ -116,25 +103,23 @@ class Scorer:
         return self._kinds[part.task].distribution(outputs, part.columns)
 
     def _residual(self, part: TaskItems, samples: NDArray[np.float64]) -> float:
-        """Return a regression's squared error in units of the label's variance, over time."""
+        """Return the running squared error of a regression, in units of the label's variance."""
         if part.task not in self._residuals:
             return 1.0
         means = torch.from_numpy(samples.mean(axis=0)).to(self._engine.device, torch.float32)
         loss = self._kinds[part.task].loss(means, part.columns)
         error = 2 * float(self._engine.ranks.total(loss * part.share))
-        self._residuals[part.task] += LATEST * (error - self._residuals[part.task])
+        self._residuals[part.task] += RESIDUAL_RATE * (error - self._residuals[part.task])
         return self._residuals[part.task]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the running squared errors."""
         return {"residuals": dict(self._residuals)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up what `state_dict` gave."""
         self._residuals = dict(state["residuals"])
 
 
 def _drops(model: nn.Module) -> bool:
-    """Return whether Monte-Carlo dropout changes anything."""
+    """Return whether the model has Monte-Carlo dropout."""
     kinds = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
     return any(isinstance(module, kinds) and module.p > 0 for module in model.modules())

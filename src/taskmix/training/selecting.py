@@ -2,64 +2,43 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from taskmix.config import RunConfig
 from taskmix.errors import UserError
 from taskmix.journal import Journal
 from taskmix.selection import Selector, Usage
-from taskmix.selection.base import candidates_of, steps_of
-from taskmix.selection.record import SelectionStep
-from taskmix.tasks.batches import FROZEN_STATES, Batch
+from taskmix.selection.base import SelectionStep, candidates_of, steps_of
+from taskmix.tasks.batches import Batch
 from taskmix.tasks.data import ReadyBatches
 from taskmix.training.driver import Driver
 from taskmix.training.engine import Engine
-from taskmix.training.frozen_states import FrozenStates
 from taskmix.training.prepare import Prepared
 from taskmix.training.scoring import Candidates, Scorer
-from taskmix.training.stepper import Stepper, task_weights
 
-OFTEN = 2
-"""How often a run goes through a task's data for it to pay to keep what frozen layers give."""
+MIN_EPOCHS = 2  # from which on caching the outputs of frozen layers pays
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chosen:
-    """What one step trains on.
+    """The examples of one step."""
 
-    Args:
-        items: by task, the items; the tasks in the order in which they stand in the batch.
-        states: what the frozen layers gave for them, in that order; None to compute it.
-        candidates: by task, how many were scored for the step.
-    """
-
-    items: Mapping[str, NDArray[np.int64]]
-    states: Sequence[NDArray[np.float32]] | None
-    candidates: Mapping[str, int]
+    items: Mapping[str, NDArray[np.int64]]  # by task, in the order of the batch
+    states: Sequence[NDArray[np.float32]] | None  # of the frozen layers; None to compute them
+    candidates: Mapping[str, int]  # by task, how many were scored
 
 
 class SelectionDriver(Driver):
-    """Trains each step of the budget on the examples that a selector chooses.
-
-    Candidates come from each task's stream, so a batch of them has like lengths. The chosen ones of
-    all tasks make one mixed batch, which passes through the model once; how much each of them
-    counts is up to the run's `loss`. Where lower layers are frozen, training starts from what they
-    gave in scoring; and where the budget goes through a task's data more than once, they run on
-    each example once.
-    """
+    """Trains each step of the budget on the examples that a selector chooses."""
 
     decider: Selector
 
     def __init__(self, engine: Engine, decider: Selector, journal: Journal) -> None:
         super().__init__(engine, decider, journal)
-        self.stepper = Stepper(engine)
         self.usage = Usage({name: len(items) for name, items in engine.loader.items.items()})
         self._scorer = Scorer(engine, decider)
         self._waiting: list[Chosen] = []
@@ -67,7 +46,6 @@ class SelectionDriver(Driver):
 
     @classmethod
     def check(cls, decider: Selector, config: RunConfig, prepared: Sequence[Prepared]) -> None:
-        """Raise if a task has ready batches, from which no example can be selected."""
         for entry in prepared:
             if isinstance(entry.train, ReadyBatches):
                 raise UserError(
@@ -79,11 +57,10 @@ class SelectionDriver(Driver):
     def expected_examples(
         cls, decider: Selector, config: RunConfig, sizes: Mapping[str, int]
     ) -> dict[str, float]:
-        """Return equal parts: which examples are uncertain is not known yet."""
+        # Equal parts: which examples are uncertain is not known yet.
         return dict.fromkeys(sizes, config.budget.steps * config.budget.batch / len(sizes))
 
     def advance(self) -> None:
-        """Candidates, scores, a mixed batch, a step."""
         if not self._begun:
             self._begin()
         began = time.perf_counter()
@@ -91,9 +68,9 @@ class SelectionDriver(Driver):
         if not self._waiting:
             self._waiting = self.select(step)
         chosen = self._waiting.pop(0)
-        batch = self._batch(chosen)
-        moved = self.stepper.step(step, batch, task_weights(batch, self.engine.config.loss))
-        losses = self.stepper.read(step, batch, moved)
+        batch = self.engine.loader.of(chosen.items, chosen.states)
+        result = self.engine.step(step, batch, task_weights(batch, self.engine.config.loss))
+        losses = self.engine.read(f"step {step}", result)
         for task, items in chosen.items.items():
             self.usage.add(task, items)
         self.step = step
@@ -110,82 +87,43 @@ class SelectionDriver(Driver):
         self.engine.watchers.advanced(record)
 
     def _begin(self) -> None:
-        """Add what frozen layers give to the data that are gone through often enough to pay.
-
-        Not where ranks have only parts of these layers, which one rank could not run alone.
-        """
+        """Cache the outputs of frozen layers for tasks of which the budget sees enough epochs."""
         engine = self.engine
         self._begun = True
-        if engine.ranks.shards:
+        if engine.ranks.shards:  # no rank could run these layers alone
             return
-        states = FrozenStates(
-            engine.model,
-            batch=engine.config.evaluate.batch,
-            device=engine.device,
-            cache=engine.cache,
-            working=engine.watchers.working,
-        )
+        states = engine.frozen_states()
         for name, items in engine.loader.items.items():
-            if self._drawn(name) >= OFTEN * len(items):
-                more = engine.ranks.in_turn(partial(states.add, name, items))
-                engine.loader.replace(name, more)
+            if self._drawn(name) >= MIN_EPOCHS * len(items):
+                engine.loader.replace(name, states.add(name, items))
 
     def _drawn(self, task: str) -> int:
-        """Return how many candidates of a task the whole budget scores."""
-        return (
-            candidates_of(self.decider, self.step + 1)[task]
-            * self.engine.config.budget.steps
-            // (self.decider.every)
-        )
+        """Return how many candidates of a task the budget scores in total."""
+        candidates = candidates_of(self.decider, self.step + 1)[task]
+        return candidates * self.engine.config.budget.steps // self.decider.every
 
     def select(self, step: int) -> list[Chosen]:
-        """Draw and score candidates, and let the selector choose the steps that come of them."""
-        wanted = self._wanted(step)
-        pool = {task: self._pool(task, count, step) for task, count in wanted.items()}
+        """Draw and score candidates, and return the steps that the selector makes of them."""
+        loader, size = self.engine.loader, self.engine.config.budget.batch
+        pool = {}
+        for task, count in candidates_of(self.decider, step).items():
+            batches = -(-count // size)
+            pool[task] = [self._scorer.score(loader.next(task), step) for _ in range(batches)]
         scores = {
             task: np.concatenate([part.scores for part in parts]) for task, parts in pool.items()
         }
         steps = steps_of(self.decider, scores, step)
         return [
-            # What is trained on later may be resumed from a checkpoint before, which holds no
-            # states of frozen layers.
+            # A later step may be resumed from a checkpoint, which holds no states.
             _gathered(pool, selection.chosen, selection.candidates, with_states=number == 0)
             for number, selection in enumerate(steps)
         ]
 
-    def _wanted(self, step: int) -> dict[str, int]:
-        """Return by task how many batches of candidates to draw."""
-        size = self.engine.config.budget.batch
-        wanted = candidates_of(self.decider, step)
-        return {task: -(-count // size) for task, count in wanted.items()}
-
-    def _pool(self, task: str, batches: int, step: int) -> list[Candidates]:
-        loader = self.engine.loader
-        return [self._scorer.score(loader.next(task), step) for _ in range(batches)]
-
-    def _batch(self, chosen: Chosen) -> Batch:
-        batch = self.engine.loader.of(chosen.items)
-        if chosen.states is None:
-            return batch
-        tokens = batch.inputs["attention_mask"].shape[1]
-        states = torch.from_numpy(_stacked(chosen.states, tokens)).to(self.engine.device)
-        return replace(batch, inputs=batch.inputs | {FROZEN_STATES: states})
-
     def diagnostics(self) -> dict[str, Any]:
-        """Return the tasks' shares of candidates and chosen examples, and the data used of each."""
         used = {task: self.usage.of(task) for task in self.engine.tasks}
         return self.decider.diagnostics() | {"used": used}
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the optimiser's state as named tensors."""
-        return self.stepper.tensors()
-
-    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take up what `tensors` gave."""
-        self.stepper.load_tensors(tensors)
-
     def state_dict(self) -> dict[str, Any]:
-        """Return everything but tensors that the next step depends on."""
         waiting = [
             {task: items.tolist() for task, items in chosen.items.items()}
             for chosen in self._waiting
@@ -198,7 +136,6 @@ class SelectionDriver(Driver):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
         super().load_state_dict(state)
         self.decider.load_state_dict(state["selector"])
         self._scorer.load_state_dict(state["scorer"])
@@ -217,7 +154,7 @@ def _gathered(
     *,
     with_states: bool,
 ) -> Chosen:
-    """Return the candidates at the chosen places, with what the frozen layers gave for them."""
+    """Return the candidates at the chosen places, with the outputs of the frozen layers."""
     wanted = {task: places for task, places in chosen.items() if len(places)}
     items = {
         task: np.concatenate([part.items for part in pool[task]])[places]
@@ -232,10 +169,13 @@ def _gathered(
     return Chosen(items, states, candidates)
 
 
-def _stacked(rows: Sequence[NDArray[np.float32]], tokens: int) -> NDArray[np.float32]:
-    """Return rows of whatever padding as one array of this many tokens."""
-    stacked = np.zeros((len(rows), tokens, rows[0].shape[1]), dtype=np.float32)
-    for place, row in enumerate(rows):
-        length = min(tokens, len(row))
-        stacked[place, :length] = row[:length]
-    return stacked
+def task_weights(batch: Batch, loss: str) -> dict[str, float]:
+    """Return the weight of each task's mean loss in the loss of a mixed batch."""
+    # Equation 1 of Pilault et al. (2021) is the sum over tasks; their code takes the mean over the
+    # tasks that are in the batch.
+    match loss:
+        case "mean":
+            return dict.fromkeys(batch.tasks, 1 / len(batch.tasks))
+        case "sum":
+            return dict.fromkeys(batch.tasks, 1.0)
+    return {task: size / batch.examples for task, size in batch.sizes.items()}

@@ -1,4 +1,4 @@
-"""One process's part of a run."""
+"""A run in one process: steps, evaluations, checkpoints, the result."""
 
 import json
 import logging
@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -15,62 +14,44 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import nn
 
-from taskmix.config import RunConfig, build_decider, dump
+from taskmix.config import Resolved, RunConfig, asked_for, build_decider, dump
 from taskmix.errors import RunInterruptedError, StoppedError, UserError
-from taskmix.files import sweep, whole_folder, write_whole
+from taskmix.files import hash_of, sweep, whole_folder, write_whole
 from taskmix.journal import Diagnostics, Evaluation, Journal, Opening, UnwrittenJournal, repair
 from taskmix.models import saving
 from taskmix.models.multitask import MultiTaskModel
 from taskmix.training import checkpoints
-from taskmix.training.assembly import Assembled, new_model
+from taskmix.training.assembly import Assembled
 from taskmix.training.budget import counted, is_due, is_spent, part_spent
 from taskmix.training.checkpoints import Snapshot
 from taskmix.training.driver import Driver
-from taskmix.training.engine import Engine, finite
+from taskmix.training.engine import Engine, check_finite
 from taskmix.training.evaluation import baseline, mean
 from taskmix.training.folder import CHECKPOINTS, JOURNAL, MODEL, RUN, SCORES, Finished, Scores
-from taskmix.training.objective import objective_value
+from taskmix.training.objective import improves, objective_value
 from taskmix.training.prepare import run_info_of
 from taskmix.training.ranks import ALONE, Ranks
 from taskmix.training.stopping import Stop, listening
 from taskmix.training.watching import Watchers
 
-COMPARED = 50
-"""Ranks compare what must be equal on all of them every so many units of the budget, and whenever
-the run is scored or saved."""
+RANK_CHECK_EVERY = 50  # steps or rounds; ranks are also compared at evaluations and checkpoints
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class Selected:
-    """The model to keep, as far as the evaluations tell.
-
-    Args:
-        step: where it stood: at the best evaluation so far, or the last.
-        score: the mean over the tasks there.
-        scores: by task.
-        objective: the run's objective there.
-        best: the highest objective so far.
-        stale: evaluations since then.
-    """
+    """The model to keep, according to the evaluations so far."""
 
     step: int | None = None
     score: float = 0.0
     scores: dict[str, Scores] | None = None
     objective: float = 0.0
-    best: float | None = None
-    stale: int = 0
+    best: float | None = None  # the highest objective
+    stale: int = 0  # evaluations since then
 
 
 class Session:
-    """Takes a run from where it is to its end.
-
-    Args:
-        folder: of the run.
-        parts: what it is made of.
-        watchers: are told of what happens.
-        ranks: those that train together; the first one writes.
-    """
+    """Takes a run from its current state to its end."""
 
     def __init__(
         self, folder: Path, parts: Assembled, watchers: Watchers, ranks: Ranks = ALONE
@@ -84,20 +65,19 @@ class Session:
         self._info = run_info_of(parts.config, parts.prepared)
 
     def start(self) -> Finished:
-        """Go from the first step."""
-        self.ranks.check_same(self._ingredients)
+        self.ranks.check_same(self._hashes)
         with self.ranks.together(self._new_journal) as journal:
             driver = self.driver(journal)
             # A model that was made in Python may have other first weights on each rank.
             self.ranks.send(list(driver.engine.model.state_dict().values()))
-            if self.config.model.given is not None:
+            if self.config.python_model is not None:
                 self.checkpoint(driver)  # nobody else knows the first weights of a given model
             return self._spend(driver)
 
-    def _ingredients(self) -> dict[str, str]:
-        """Return what names the configuration and the data, which ranks must have in common."""
+    def _hashes(self) -> dict[str, str]:
+        """Return the hashes of the configuration and the data, which all ranks must share."""
         data = {f"the data of task {name}": content for name, content in self.parts.data.items()}
-        return {"the configuration": digest(self.config)} | data
+        return {"the configuration": config_hash(self.config)} | data
 
     def _new_journal(self) -> Journal:
         if not self.ranks.writes:
@@ -106,14 +86,12 @@ class Session:
         return Journal.create(self.folder / JOURNAL, self.opening())
 
     def _old_journal(self, snapshot: Snapshot) -> Journal:
-        """Return the journal as it was when a checkpoint was written."""
         if not self.ranks.writes:
             return UnwrittenJournal(len(self._info.tasks))
         repair(self.folder / JOURNAL)
         return Journal.resume(self.folder / JOURNAL, snapshot.state["journal"])
 
     def opening(self) -> Opening:
-        """Return the first line of the journal."""
         return Opening(
             self.config.name,
             self._info.tasks,
@@ -128,11 +106,9 @@ class Session:
         )
 
     def go_on(self, snapshot: Snapshot) -> Finished:
-        """Go from a checkpoint."""
         self.ranks.together(lambda: self._check(snapshot))
-        self.ranks.check_same(
-            lambda: self._ingredients() | {"the newest checkpoint": str(snapshot.step)}
-        )
+        newest = {"the newest checkpoint": str(snapshot.step)}
+        self.ranks.check_same(lambda: self._hashes() | newest)
         with self.ranks.together(lambda: self._old_journal(snapshot)) as journal:
             driver = self.driver(journal)
             self._load_model(driver, snapshot)
@@ -142,7 +118,7 @@ class Session:
             return self._spend(driver)
 
     def _check(self, snapshot: Snapshot) -> None:
-        """Raise unless the checkpoint is of this configuration and of these data."""
+        """Raise unless the checkpoint belongs to this configuration and these data."""
         check_config(self.folder, self.config, snapshot)
         for name, content in self.parts.data.items():
             if snapshot.state["data"].get(name) != content:
@@ -160,20 +136,14 @@ class Session:
             model = driver.engine.model
             model.load_state_dict(self.ranks.parts(snapshot.model, model))
         except RuntimeError as error:
-            raise UserError(
-                f"{self.folder}: its checkpoint is of another model: {_second_line(error)}"
-            ) from None
+            # torch's last line is about the first tensor that does not fit.
+            why = str(error).splitlines()[-1].strip()
+            raise UserError(f"{self.folder}: its checkpoint is of another model: {why}") from None
 
     def driver(self, journal: Journal) -> Driver:
-        """Make the driver of the decider's family, at its start."""
         parts = self.parts
         engine = Engine(
-            self.config,
-            parts.prepared,
-            parts.model,
-            watchers=self.watchers,
-            cache=parts.cache,
-            ranks=self.ranks,
+            self.config, parts.prepared, parts.model, self.watchers, parts.cache, self.ranks
         )
         decider = build_decider(self.config, self._info)
         driver: Driver = self.config.family.load_driver()(engine, decider, journal)
@@ -189,7 +159,7 @@ class Session:
                         driver.advance()
                         self._after(driver, before, stop)
                     # Asked during the last evaluation: a study would go on to its next run.
-                    self._heed(driver, self.ranks.stop(stop.by))
+                    self._stop_if_asked(driver, self.ranks.stop(stop.by))
                 return self.ranks.agreed(lambda: self._finish(driver))
         except RunInterruptedError as error:
             raise RunInterruptedError(f"{error}; {self._how_to_go_on()}") from None
@@ -218,21 +188,21 @@ class Session:
         return counted(self.config, driver.step, driver.engine.spent)
 
     def _after(self, driver: Driver, before: int, stop: Stop) -> None:
-        """Evaluate and write a checkpoint when it is time to."""
+        """Evaluate and write a checkpoint when they are due."""
         config, now, last = self.config, self._counted(driver), self._is_spent(driver)
         self.watchers.spent(part_spent(config, driver.step, driver.engine.spent))
         asked = self.ranks.stop(stop.by)
         scored = last or is_due(config, config.evaluate_every, driver.step, before, now)
         due = is_due(config, config.checkpoint_every, driver.step, before, now)
-        if scored or due or asked is not None or driver.step % COMPARED == 0:
+        if scored or due or asked is not None or driver.step % RANK_CHECK_EVERY == 0:
             self.ranks.check_same(lambda: self._standing(driver))
         keep = self._evaluate(driver) if scored else False
         if last or keep or due or self._stopped_early() or asked is not None:
             self.checkpoint(driver)
-        self._heed(driver, asked)
+        self._stop_if_asked(driver, asked)
 
-    def _heed(self, driver: Driver, asked: int | None) -> None:
-        """Raise if a signal asked the run to stop; there is a checkpoint of this step."""
+    def _stop_if_asked(self, driver: Driver, asked: int | None) -> None:
+        """Raise if a signal asked the run to stop; this step has a checkpoint."""
         if asked is not None:
             config = self.config
             of = f" of {config.length}" if config.budget.count == "steps" else ""
@@ -243,23 +213,23 @@ class Session:
             )
 
     def _standing(self, driver: Driver) -> dict[str, str]:
-        """Return hashes of what has to be equal on all ranks behind every step."""
+        """Return hashes that must be equal on all ranks after every step."""
         behind = f"behind {self.config.family.unit[:-1]} {driver.step}"
         state = json.dumps(driver.state_dict()).encode()
         return {
-            f"the decider's state {behind}": blake2b(state, digest_size=16).hexdigest(),
+            f"the decider's state {behind}": hash_of(state),
             f"the model {behind}": fingerprint(driver.engine.model),
         }
 
     def _evaluate(self, driver: Driver) -> bool:
-        """Score the run; return whether this model is now the one to keep."""
+        """Evaluate the run; return whether this model is now the one to keep."""
         scores, record = self._scored(driver)
         if beliefs := driver.diagnostics():
             driver.journal.append(Diagnostics(driver.step, beliefs))
         driver.journal.append(record)
         selected = self.selected
         assert record.objective is not None
-        better = selected.best is None or record.objective > selected.best
+        better = improves(record.objective, selected.best)
         if better:
             selected.best, selected.stale = record.objective, 0
         else:
@@ -275,17 +245,17 @@ class Session:
         began = time.perf_counter()
         engine = driver.engine
         scores = {name: engine.evaluate(name, engine.dev[name]) for name in engine.tasks}
-        for name, found in scores.items():
-            finite(found.loss, f"task {name}, step {driver.step}: the dev loss")
+        for name, task in scores.items():
+            check_finite(task.loss, f"task {name}, step {driver.step}: the dev loss")
         objective = self.config.objective or driver.objective()
-        by_task = {name: found.score for name, found in scores.items()}
+        by_task = {name: task.score for name, task in scores.items()}
         return scores, Evaluation(
             driver.step,
             "dev",
             mean(by_task),
             by_task,
-            {name: found.loss for name, found in scores.items()},
-            {name: found.metrics for name, found in scores.items()},
+            {name: task.loss for name, task in scores.items()},
+            {name: task.metrics for name, task in scores.items()},
             objective_value(objective, scores),
             engine.spent.forward,
             engine.spent.backward,
@@ -293,19 +263,18 @@ class Session:
         )
 
     def checkpoint(self, driver: Driver) -> None:
-        """Write a checkpoint, and remove those that are not needed any more."""
         snapshot = self.snapshot(driver)
-        self.ranks.agreed(lambda: self._save(snapshot))
 
-    def _save(self, snapshot: Snapshot) -> None:
-        checkpoints.save(self.folder / CHECKPOINTS, snapshot)
-        self._prune()
+        def save() -> None:
+            checkpoints.save(self.folder / CHECKPOINTS, snapshot)
+            self._prune()
+
+        self.ranks.agreed(save)
 
     def snapshot(self, driver: Driver) -> Snapshot:
-        """Return everything that a process needs to go on from here."""
         driver.journal.sync()  # before its position is relied upon
         state = {
-            "config": digest(self.config),
+            "config": config_hash(self.config),
             "data": self.parts.data,
             "journal": driver.journal.position,
             "driver": driver.state_dict(),
@@ -319,7 +288,7 @@ class Session:
         checkpoints.prune(self.folder / CHECKPOINTS, newest, selected)
 
     def _finish(self, driver: Driver) -> Finished:
-        """Write the model to keep, and then the scores: the sign that the run is over."""
+        """Write the model to keep, then the scores, whose file marks the run as finished."""
         selected = self.selected
         # The last step is always scored, so that there is something to keep.
         assert selected.step is not None
@@ -329,14 +298,14 @@ class Session:
         self._prune()
         kept = checkpoints.load(self.folder / CHECKPOINTS / f"step-{selected.step}")
         # A rank that has only a part of the model cannot save it; the checkpoint is whole.
-        model = new_model(self.parts) if self.ranks.shards else self.parts.model.cpu()
+        model = self.parts.new_model() if self.ranks.shards else self.parts.model.cpu()
         model.load_state_dict(kept.model)
         with whole_folder(self.folder / MODEL) as aside:
             self._save_model(model, aside)
         result = Finished(
             selected.step,
             selected.score,
-            {name: self._beside_baseline(name, found) for name, found in selected.scores.items()},
+            {name: self._beside_baseline(name, scores) for name, scores in selected.scores.items()},
             driver.engine.spent.forward,
             driver.engine.spent.backward,
             selected.objective,
@@ -346,53 +315,51 @@ class Session:
 
     def _save_model(self, model: nn.Module, folder: Path) -> None:
         if isinstance(model, MultiTaskModel):
-            saving.save(model, self.parts.tokenizer, self.config.model, folder)
+            saving.save(model, self.parts.tokenizer, self.config.model_spec, folder)
         else:
             tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
             save_file(tensors, folder / saving.WEIGHTS)
 
     def _beside_baseline(self, name: str, scores: Scores) -> Scores:
-        """Return a task's scores with what predicting without looking earns."""
-        [entry] = [each for each in self.parts.prepared if each.task.name == name]
+        [entry] = [entry for entry in self.parts.prepared if entry.task.name == name]
         return replace(scores, baseline=baseline(entry.task, entry.train, entry.dev))
 
 
 def fingerprint(model: nn.Module) -> str:
-    """Return the lengths of a model's parameters as a text; equal weights have equal ones."""
+    """Return a hash of the norms of a model's parameters."""
     # Of a parameter that ranks divide among them no two have the same part.
     same = [p.detach() for p in model.parameters() if type(p) is nn.Parameter]
     lengths = torch.stack([torch.linalg.vector_norm(p) for p in same])
-    return blake2b(lengths.float().cpu().numpy().tobytes(), digest_size=16).hexdigest()
+    return hash_of(lengths.float().cpu().numpy().tobytes())
 
 
 def check_config(folder: Path, config: RunConfig, snapshot: Snapshot) -> None:
-    """Raise unless a checkpoint is of this configuration."""
-    if snapshot.state["config"] != digest(config):
+    """Raise unless a checkpoint belongs to this configuration."""
+    # Version 0.1 hashed its run.yaml as it wrote it.
+    hashes = (config_hash(config), hash_of((folder / RUN).read_bytes()))
+    if snapshot.state["config"] not in hashes:
         raise UserError(
             f"{folder}: its checkpoint is of another configuration than {folder / RUN}; put the "
             "file back as it was, or start another run"
         )
 
 
-def digest(config: RunConfig) -> str:
-    """Return what names a configuration."""
-    return blake2b(dump(config).encode(), digest_size=16).hexdigest()
-
-
-def _second_line(error: RuntimeError) -> str:
-    """Return what torch says of the first tensor that does not fit."""
-    return str(error).splitlines()[-1].strip()
+def config_hash(config: RunConfig) -> str:
+    """Return a hash of the configuration and of the revisions that were found for it."""
+    resolved = config.resolved or Resolved()
+    revisions = resolved.model_dump(include={"encoders", "datasets"}, exclude_defaults=True)
+    return hash_of(dump(asked_for(config)) + (json.dumps(revisions) if revisions else ""))
 
 
 def _selected(values: Mapping[str, Any]) -> Selected:
-    scores = values["scores"]
-    found = None if scores is None else {name: Scores(**each) for name, each in scores.items()}
-    return Selected(**{**values, "scores": found})
+    stored = values["scores"]
+    scores = None if stored is None else {name: Scores(**task) for name, task in stored.items()}
+    return Selected(**{**values, "scores": scores})
 
 
 @contextmanager
 def deterministic(wanted: bool) -> Iterator[None]:
-    """Use only algorithms that give the same bits each time, where that is wanted."""
+    """Use only deterministic algorithms, if that is wanted."""
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(before or wanted)
     try:

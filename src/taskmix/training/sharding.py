@@ -1,4 +1,4 @@
-"""Ranks that divide an encoder among them (FSDP2), for encoders that do not fit on one."""
+"""Ranks that shard the encoder (FSDP2), for encoders too large for one device."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -11,30 +11,26 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from taskmix.errors import UserError
 from taskmix.models.encoders import TextEncoder
+from taskmix.models.frozen import layer_stack
 from taskmix.models.multitask import MultiTaskModel
 from taskmix.training.ranks import Group
 
 
 class ShardedGroup(Group):
-    """Ranks each of which holds a part of the encoder's parameters, gradients and optimiser state.
+    """Ranks that each hold a shard of the encoder's parameters, gradients and optimiser state."""
 
-    A layer's parameters are put together when it is used, and its gradients summed and divided in
-    the backward pass, both by torch's `fully_shard`. The heads are small, and a rank may not need
-    all of them in a step: every rank has them whole, and they are summed as without sharding.
-    All ranks have to pass equally many pieces through the encoder.
-    """
-
+    # `fully_shard` puts a layer's parameters together when it is used, and sums and divides its
+    # gradients in the backward pass. The heads are small, and a rank may not need all of them in a
+    # step: every rank has them whole, and they are summed as without sharding.
     shards = True
 
     def check(self, model: nn.Module) -> None:
-        """Raise one sentence unless the model has a text encoder, whose layers are known."""
         _encoder(model)
 
     def prepared(self, model: nn.Module, device: torch.device) -> nn.Module:
-        """Return the model on the device, its encoder divided layer by layer."""
         encoder = _encoder(model)
         mesh = init_device_mesh(device.type, (self.count,))
-        for module in [*_layers(encoder.model), encoder.model]:
+        for module in [*layer_stack(encoder.model), encoder.model]:
             sharded = fully_shard(module, mesh=mesh)
             assert isinstance(sharded, FSDPModule)
             # Losses are weighted by their shares already: gradients are to be summed.
@@ -50,11 +46,10 @@ class ShardedGroup(Group):
         return model
 
     def add_gradients(self, parameters: Iterable[Tensor]) -> None:
-        """Sum the gradients of what every rank has whole; the others are summed already."""
+        # Those of divided parameters are summed already.
         super().add_gradients(p for p in parameters if not isinstance(p, DTensor))
 
     def clip(self, parameters: Iterable[Tensor], longest: float) -> Tensor:
-        """Return the length of the gradient of all parameters, and shorten it if it is longer."""
         gradients = [p.grad for p in parameters if p.grad is not None]
         own = [g.to_local() for g in gradients if isinstance(g, DTensor)]
         whole = [g for g in gradients if not isinstance(g, DTensor)]
@@ -66,18 +61,15 @@ class ShardedGroup(Group):
         return length
 
     def send(self, tensors: Sequence[Tensor]) -> None:
-        """Give tensors that every rank has whole the values that they have on the first rank."""
         super().send([tensor for tensor in tensors if not isinstance(tensor, DTensor)])
 
     def whole(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return named tensors, put together from the ranks' parts."""
         return {
             name: tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
             for name, tensor in tensors.items()
         }
 
     def parts(self, tensors: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
-        """Return this rank's parts of whole tensors that are named after the model's parameters."""
         owners = dict(model.named_parameters())
         return {
             name: _part(tensor, owners.get(name.rpartition(":")[0] or name))
@@ -92,11 +84,6 @@ def _encoder(model: nn.Module) -> TextEncoder:
     raise UserError(
         "ranks.shard: expected a text encoder of transformers, found " + type(encoder).__name__
     )
-
-
-def _layers(model: nn.Module) -> list[nn.Module]:
-    lists = (list(module) for module in model.modules() if isinstance(module, nn.ModuleList))
-    return max(lists, key=len, default=[])
 
 
 def _square(gradients: list[Tensor], like: Tensor) -> Tensor:

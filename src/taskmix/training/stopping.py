@@ -1,4 +1,4 @@
-"""Stopping a run between two units of its budget, with a checkpoint."""
+"""Signals that stop a run between two units of its budget, with a checkpoint."""
 
 import signal
 import threading
@@ -6,25 +6,23 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from taskmix.errors import PREEMPTING, StoppedError
+from taskmix.errors import PREEMPTION_SIGNALS, StoppedError
 from taskmix.training.launch import launched
 
-SIGNALS = (signal.SIGINT, *PREEMPTING)
+SIGNALS = (signal.SIGINT, *PREEMPTION_SIGNALS)
 Handler = Callable[[int, FrameType | None], None]
 
 
 class Stop:
-    """Remembers that somebody asked the process to stop."""
+    """The signal that asked the process to stop, if there was one."""
 
     def __init__(self) -> None:
         self.by: int | None = None
 
     def ask(self, number: int, frame: FrameType | None) -> None:
-        """Note a signal; the second Ctrl-C does not wait.
-
-        Under torchrun it does: a terminal sends the first one to all processes, and torchrun sends
-        it to them again.
-        """
+        """Note a signal; a second Ctrl-C stops at once."""
+        # Not under torchrun: a terminal sends the first one to all processes, and torchrun sends
+        # it to them again.
         if self.by is not None and number == signal.SIGINT and not launched().watched:
             raise KeyboardInterrupt
         self.by = number
@@ -32,30 +30,26 @@ class Stop:
 
 @contextmanager
 def listening() -> Iterator[Stop]:
-    """Note Ctrl-C, SIGTERM and SIGUSR1 in place of their usual effect."""
+    """Note Ctrl-C, SIGTERM and SIGUSR1 instead of their usual effect."""
     stop = Stop()
     with handled(SIGNALS, stop.ask):
         yield stop
 
 
 @contextmanager
-def stoppable(words: Callable[[], str]) -> Iterator[None]:
-    """Stop at once on SIGTERM and SIGUSR1, where there is no step to wait for.
-
-    Args:
-        words: returns the sentence for the user.
-    """
+def stoppable(message: Callable[[], str]) -> Iterator[None]:
+    """Stop at once on SIGTERM and SIGUSR1, with this message, outside of the steps of a run."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise StoppedError(words(), number)
+        raise StoppedError(message(), number)
 
-    with handled(PREEMPTING, stop):
+    with handled(PREEMPTION_SIGNALS, stop):
         yield
 
 
 @contextmanager
 def handled(numbers: Sequence[signal.Signals], handler: Handler) -> Iterator[None]:
-    """Handle signals in place of their usual effect; only the main thread can."""
+    """Handle signals instead of their usual effect; only the main thread can."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,68 +1,58 @@
-"""Watchers: objects that are told how a run goes on."""
+"""Watchers, which are notified of a run's progress."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
-from taskmix.records import UnitRecord
-from taskmix.training.folder import Scores
+if TYPE_CHECKING:
+    from taskmix.records import UnitRecord
+    from taskmix.training.folder import Scores
 
 
-class Watcher(Protocol):
-    """Is told of all that happens in a run: a progress bar, a log, a test."""
+class Watcher:
+    """Base class of progress bars and logs: a subclass overrides the methods that it needs."""
 
     def reading(self, task: str, split: str, rows: int) -> None:
-        """A split is being read and encoded; so many rows are done."""
+        """A split is being read and encoded; this many rows are done."""
 
     def working(self, text: str) -> None:
-        """What is being done within a long unit of the budget."""
+        """A part of a long unit of the budget begins, described by the text."""
 
-    def advanced(self, record: UnitRecord) -> None:
+    def advanced(self, record: "UnitRecord") -> None:
         """A unit of the budget was spent."""
 
-    def evaluated(self, step: int, scores: Mapping[str, Scores], score: float, best: bool) -> None:
-        """The run was scored."""
-
-
-@runtime_checkable
-class BudgetWatcher(Protocol):
-    """A watcher that is told, too, how much of the budget is spent."""
-
     def spent(self, part: float) -> None:
-        """So large a part of the budget is spent, from 0 to about 1."""
+        """This share of the budget is spent, from 0 to about 1."""
+
+    def evaluated(
+        self, step: int, scores: Mapping[str, "Scores"], score: float, best: bool
+    ) -> None:
+        """The run was evaluated."""
 
 
-class Watchers:
-    """Several watchers as one.
-
-    Args:
-        watchers: who is told.
-    """
+class Watchers(Watcher):
+    """Several watchers as one."""
 
     def __init__(self, watchers: Sequence[Watcher] = ()) -> None:
         self._watchers = tuple(watchers)
 
     def reading(self, task: str, split: str, rows: int) -> None:
-        """A split is being read and encoded."""
         for watcher in self._watchers:
             watcher.reading(task, split, rows)
 
     def working(self, text: str) -> None:
-        """What is being done within a long unit of the budget."""
         for watcher in self._watchers:
             watcher.working(text)
 
-    def advanced(self, record: UnitRecord) -> None:
-        """A unit of the budget was spent."""
+    def advanced(self, record: "UnitRecord") -> None:
         for watcher in self._watchers:
             watcher.advanced(record)
 
     def spent(self, part: float) -> None:
-        """So large a part of the budget is spent."""
         for watcher in self._watchers:
-            if isinstance(watcher, BudgetWatcher):
-                watcher.spent(part)
+            watcher.spent(part)
 
-    def evaluated(self, step: int, scores: Mapping[str, Scores], score: float, best: bool) -> None:
-        """The run was scored."""
+    def evaluated(
+        self, step: int, scores: Mapping[str, "Scores"], score: float, best: bool
+    ) -> None:
         for watcher in self._watchers:
             watcher.evaluated(step, scores, score, best)

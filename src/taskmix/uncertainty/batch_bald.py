@@ -1,4 +1,4 @@
-"""BatchBALD: what the answers to several examples would tell together."""
+"""BatchBALD, the joint information of several examples, and the score of an earlier code."""
 
 import math
 from dataclasses import dataclass
@@ -8,26 +8,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskmix.rng import stream
-from taskmix.uncertainty.arrays import passes_of
-from taskmix.uncertainty.bald import mutual_information
-from taskmix.uncertainty.entropy import entropies
+from taskmix.uncertainty.information import entropies, mutual_information, passes_of
 
-LIMIT = 2**14
+MAX_CONFIGURATIONS = 2**14
 DRAWS = 500
-
-# Stands for log 0: no configuration that is ever drawn comes near it.
-IMPOSSIBLE = -1e4
+LOG_ZERO = -1e4  # below the log-probability of any configuration that is drawn
 
 
 @dataclass(frozen=True, slots=True)
 class JointInformation:
-    """A mutual information in nats, and how far it is to be trusted.
+    """A mutual information in nats, with its standard error.
 
     Args:
         value: the information.
-        standard_error: of the value; 0 if it is exact. Where the value all but reaches log K, what
-            is left hangs on configurations too rare to be drawn, and the error is too small.
-        exact: whether every configuration of labels was counted.
+        standard_error: the standard error; 0 if the value is exact. It is too small if the value is
+            close to log(passes), as it then depends on configurations too rare to be drawn.
+        exact: whether all configurations of labels were enumerated.
     """
 
     value: float
@@ -37,16 +33,14 @@ class JointInformation:
 
 def batch_bald(
     samples: Any,
-    limit: int = LIMIT,
+    limit: int = MAX_CONFIGURATIONS,
     draws: int = DRAWS,
     rng: np.random.Generator | None = None,
 ) -> float:
-    """Mutual information between the labels of all examples together and the model's weights.
-
-    The value of `joint_mutual_information`, which explains the arguments.
+    """Return the value of `joint_mutual_information`, with the same arguments.
 
     >>> twice = np.array([[[1.0, 0.0]] * 2, [[0.0, 1.0]] * 2])
-    >>> round(batch_bald(twice), 4)  # two examples that say the same say it once
+    >>> round(batch_bald(twice), 4)  # a copy of an example adds no information
     0.6931
     """
     return joint_mutual_information(samples, limit, draws, rng).value
@@ -54,27 +48,27 @@ def batch_bald(
 
 def joint_mutual_information(
     samples: Any,
-    limit: int = LIMIT,
+    limit: int = MAX_CONFIGURATIONS,
     draws: int = DRAWS,
     rng: np.random.Generator | None = None,
 ) -> JointInformation:
-    """Mutual information between the labels of all examples together and the model's weights.
+    """Return the mutual information of the labels of all examples and the weights, in nats.
 
-    Kirsch et al. (2019): I(y₁…yₙ; w) = H(y₁…yₙ) - Σᵢ E H(yᵢ | w). A pass has to mean the same
-    weights for all examples: use `consistent_dropout`. With K passes it is at most log K, and close
-    to it as soon as a few examples tell the passes apart.
+    Kirsch et al. (2019): I(y₁…yₙ; w) = H(y₁…yₙ) - Σᵢ E H(yᵢ | w). The examples of a pass must share
+    the weights: use `consistent_dropout`. With K passes it is at most log K, and close to that if a
+    few examples distinguish the passes.
 
     Args:
-        samples: one distribution a pass and example, shape `(passes, examples, classes)`.
-        limit: with at most this many configurations of labels, all are counted.
-        draws: beyond it, this many configurations are drawn from each pass.
-        rng: where the draws come from; a stream of its own, the same at every call, if None.
+        samples: the distributions of each pass, shape `(passes, examples, classes)`.
+        limit: up to this number of label configurations, all are enumerated.
+        draws: above the limit, the number of configurations drawn from each pass.
+        rng: the random generator of the draws; the same one at every call if None.
 
     >>> joint_mutual_information(np.array([[[1.0, 0.0]], [[0.0, 1.0]]])).exact
     True
     """
     p = passes_of(samples)
-    # An example on which all passes agree is independent of them: it tells nothing.
+    # An example on which all passes agree adds no information.
     p = p[:, np.any(p != p[0], axis=(0, 2))]
     _, examples, classes = p.shape
     if examples == 0:
@@ -85,7 +79,7 @@ def joint_mutual_information(
 
 
 def _joint(p: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Each pass's probability of every configuration of labels, shape `(passes, classes**n)`."""
+    """Return the probability of every configuration of labels, shape `(passes, classes**n)`."""
     joint = p[:, 0]
     for example in range(1, p.shape[1]):
         joint = (joint[:, :, None] * p[:, example, None, :]).reshape(len(p), -1)
@@ -93,40 +87,111 @@ def _joint(p: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _sampled(p: NDArray[np.float64], draws: int, rng: np.random.Generator) -> JointInformation:
-    """I = log K - E H(k | y) over configurations y drawn from each pass in turn.
-
-    It asks how well a configuration tells which of the K equally likely passes it came from. Every
-    term lies between 0 and log K, and their spread vanishes at both ends: where the passes agree
-    and where they are told apart. Joint entropies of many labels, whose spread grows with their
-    number, do not enter.
-    """
+    """Estimate I = log K - E H(k | y) from configurations y drawn from each pass."""
+    # Every term is between 0 and log K. The variance vanishes at both ends, where the passes agree
+    # and where y identifies the pass; that of joint entropies would grow with the examples.
     if draws < 2:
         raise ValueError(f"draws: expected at least 2, found {draws}")
     likelihood = _Likelihood(p)
     terms = np.stack([likelihood.information(k, draws, rng) for k in range(len(p))])
-    # The draws are stratified by pass, so only the spread within a pass counts.
+    # The draws are stratified by pass, so only the variance within a pass counts.
     error = math.sqrt(terms.var(axis=1, ddof=1).mean() / terms.size)
     return JointInformation(float(terms.mean()), error, exact=False)
 
 
 class _Likelihood:
-    """Draws configurations and gives their log-likelihood under every pass by one matrix product.
+    """Draws configurations, and computes their likelihoods in all passes by a matrix product."""
 
-    A label is coded by which cumulative probabilities its uniform number exceeds; its
-    log-probability is then that of class 0 plus the steps from class to class below it.
-    """
+    # A label is encoded as the cumulative probabilities that its uniform random number exceeds. Its
+    # log-probability is that of class 0 plus the differences between the classes up to it.
 
     def __init__(self, p: NDArray[np.float64]) -> None:
-        logs = np.log(p, out=np.full_like(p, IMPOSSIBLE), where=p > 0)
+        logs = np.log(p, out=np.full_like(p, LOG_ZERO), where=p > 0)
         self._cumulative = np.cumsum(p, axis=-1)[..., :-1]
         self._base = logs[..., 0].sum(axis=1)
         self._steps = np.diff(logs, axis=-1).reshape(len(p), -1).T
 
     def information(self, k: int, draws: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Return how much configurations y drawn from pass k tell, log K - H(k | y): `(draws,)`."""
+        """Return log K - H(k | y) for configurations y drawn from pass k, shape `(draws,)`."""
         bounds = self._cumulative[k]
         code = (rng.random((draws, len(bounds), 1)) > bounds).reshape(draws, -1)
         likelihood = self._base + code.astype(np.float64) @ self._steps
         posterior = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
         posterior /= posterior.sum(axis=1, keepdims=True)
         return math.log(len(self._base)) - entropies(posterior)
+
+
+def legacy(
+    samples: Any, steps: int = 10, draws: int = 500, rng: np.random.Generator | None = None
+) -> float:
+    """Return the score of a mini-batch in the code of Fang and Alqatari (2020).
+
+    Use it only to compare with their numbers, otherwise `batch_bald`: it is not a mutual
+    information. Examples are chosen greedily, the first by its BALD, each further example c by
+    H(chosen, c) - E H(c | w). BatchBALD would subtract the conditional entropies of all chosen
+    examples. Without that, the score is mostly the predictive entropy of the most uncertain
+    examples, and above 0 even if all passes agree. The result is the mean of the scores.
+
+    Args:
+        samples: the distributions of each pass, shape `(passes, examples, classes)`.
+        steps: the number of examples to choose.
+        draws: the number of configurations drawn from each pass, if there are more.
+        rng: the random generator of the draws; the same one at every call if None.
+
+    >>> coins = np.full((8, 20, 2), 0.5)
+    >>> round(legacy(coins), 4), float(mutual_information(coins).max())
+    (3.1192, 0.0)
+    """
+    p = passes_of(samples)
+    rng = rng or stream(0, "configurations")
+    noise = entropies(p).mean(axis=0)
+    information = mutual_information(p)
+    taken = [int(information.argmax())]
+    scores = [float(information[taken[0]])]
+    known = _Configurations(p[:, taken[0]], np.ones(p.shape[2]))
+    while len(taken) < min(steps, p.shape[1]):
+        gains = known.entropy_with(p) - noise
+        gains[taken] = -np.inf
+        best = int(gains.argmax())
+        taken.append(best)
+        scores.append(float(gains[best]))
+        known = _configurations(p[:, taken], known, draws, rng)
+    return math.fsum(scores) / len(scores)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Configurations:
+    """Label configurations of the examples chosen so far."""
+
+    probabilities: NDArray[np.float64]  # (passes, configurations)
+    weights: NDArray[np.float64]  # (configurations,): 1 if enumerated, 1 / expected count if drawn
+
+    def entropy_with(self, p: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the joint entropy with each example, shape `(examples,)`."""
+        passes, examples, classes = p.shape
+        joint = self.probabilities.T @ p.reshape(passes, -1) / passes
+        terms = -joint * np.log(joint, out=np.zeros_like(joint), where=joint > 0)
+        total: NDArray[np.float64] = (self.weights @ terms).reshape(examples, classes).sum(axis=-1)
+        return total
+
+
+def _configurations(
+    taken: NDArray[np.float64], before: _Configurations, draws: int, rng: np.random.Generator
+) -> _Configurations:
+    passes, _, classes = taken.shape
+    if before.probabilities.shape[1] * classes <= draws * passes and np.all(before.weights == 1):
+        joint = before.probabilities[:, :, None] * taken[:, -1, None, :]
+        joint = joint.reshape(passes, -1)
+        return _Configurations(joint, np.ones(joint.shape[1]))
+    return _drawn(taken, draws, rng)
+
+
+def _drawn(p: NDArray[np.float64], draws: int, rng: np.random.Generator) -> _Configurations:
+    passes, examples, _ = p.shape
+    bounds = np.cumsum(p, axis=-1)[:, None, :, :-1]
+    labels = (rng.random((passes, draws, examples, 1)) > bounds).sum(axis=-1)
+    labels = labels.reshape(passes * draws, examples)
+    likelihood = np.ones((passes, passes * draws))
+    for example in range(examples):
+        likelihood *= p[:, example, labels[:, example]]
+    return _Configurations(likelihood, 1.0 / (passes * draws * likelihood.mean(axis=0)))

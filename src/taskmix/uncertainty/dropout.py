@@ -1,42 +1,39 @@
-"""Consistent Monte-Carlo dropout: one mask a pass, shared by all examples."""
+"""Monte-Carlo dropout with one mask in each pass, shared by all examples."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from taskmix.rng import stream
+from taskmix.uncertainty.information import joined
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-#: Probabilities in half precision sum to 1 no better than this.
-ROUGHLY = 0.02
+BatchT = TypeVar("BatchT")
+
+#: The largest error of a sum of attention probabilities in half precision.
+ATTENTION_TOLERANCE = 0.02
 
 
 @contextmanager
 def consistent_dropout(model: "nn.Module", seed: int, number: int) -> Iterator[None]:
-    """Inside the context, the model is one draw from the posterior that its dropout stands for.
+    """Use one fixed dropout mask inside the context: one sample of the model's weights.
 
-    Gal and Ghahramani (2016), with the masks held fixed as in Kirsch et al. (2019). Every
-    `nn.Dropout` drops the same features for all examples, all positions of a sequence and all
-    mini-batches of whatever length, which is the same as removing columns of the next weight
-    matrix; `nn.Dropout1d`, `2d` and `3d` likewise drop channels. A mask depends on the seed, the
-    pass and the module's name alone. Everything else that training would make random stays off:
-    dropout of attention probabilities too, for positions of different examples are not the same
-    thing, and no weights stand behind them. Most of transformers applies it as a function, which
-    evaluation mode turns off; DeBERTa, MPNet, GPT-2 and XLNet have a module for it, XLNet even the
-    same one as for its features, so attention is known by its values: an array of three axes or
-    more with a distribution along the last.
-
-    Leaving it, also by an exception, restores the mode of every module and the random state; the
-    modules were never replaced.
+    Gal and Ghahramani (2016), with fixed masks as in Kirsch et al. (2019). Every `nn.Dropout` drops
+    the same features for all examples, positions and mini-batches, which is the same as removing
+    columns of the next weight matrix; `nn.Dropout1d`, `2d` and `3d` drop channels. A mask depends
+    only on the seed, the pass and the module's name. The model is otherwise in evaluation mode, and
+    attention probabilities are not dropped, as this corresponds to no weights. At the end, the mode
+    of every module and the random state are restored.
 
     Args:
         model: any module.
-        seed: the run's seed.
-        number: which pass; each has masks of its own.
+        seed: the seed of the run.
+        number: the number of the pass; each has different masks.
 
     >>> import torch
     >>> model = torch.nn.Dropout(0.5)
@@ -55,8 +52,7 @@ def consistent_dropout(model: "nn.Module", seed: int, number: int) -> Iterator[N
             model.eval()
             for name, module in model.named_modules():
                 if (axis := _features(module)) is not None:
-                    rate = float(module.p)
-                    drop = _dropper(rate, axis, seed, number, name)
+                    drop = _dropper(float(module.p), axis, seed, number, name)
                     hooks.append(module.register_forward_hook(drop))
             yield
         finally:
@@ -67,7 +63,7 @@ def consistent_dropout(model: "nn.Module", seed: int, number: int) -> Iterator[N
 
 
 def _features(module: "nn.Module") -> int | None:
-    """Return the axis of a dropout module's features; None if the module is none or never drops."""
+    """Return the axis of a dropout module's features; None if the module never drops any."""
     from torch import nn
 
     if isinstance(module, nn.Dropout):
@@ -102,8 +98,58 @@ def _dropper(
 
 
 def _holds_distributions(output: "Tensor") -> bool:
-    """Return whether the last axis holds distributions, as attention probabilities do."""
+    """Return whether the last axis holds distributions, as of attention probabilities."""
+    # Most transformers drop attention by a function, which evaluation mode turns off. DeBERTa,
+    # MPNet and GPT-2 have a module for it, and XLNet uses the same module for its features.
     if output.ndim < 3 or output.numel() == 0 or bool((output < 0).any()):
         return False
     sums = output.float().sum(dim=-1)
-    return bool(((sums - 1).abs() < ROUGHLY).all())
+    return bool(((sums - 1).abs() < ATTENTION_TOLERANCE).all())
+
+
+def predictive_samples(
+    model: "nn.Module",
+    predict: Callable[[BatchT], "Tensor"],
+    batches: Iterable[BatchT],
+    passes: int,
+    seed: int,
+) -> NDArray[np.float64]:
+    """Return the predictions under several dropout masks, shape `(passes, examples, classes)`.
+
+    These are the samples for `bald` and `batch_bald`.
+
+    Args:
+        model: a module with dropout.
+        predict: calls the model, and returns the predictive distributions of a batch, shape
+            `(examples, classes)`.
+        batches: the batches; they share the mask of a pass.
+        passes: the number of masks.
+        seed: the seed of the masks.
+
+    >>> import torch
+    >>> model = torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Linear(4, 3))
+    >>> batches = [torch.ones(2, 4), torch.ones(1, 4)]
+    >>> predictive_samples(model, lambda x: model(x).softmax(-1), batches, passes=5, seed=1).shape
+    (5, 3, 3)
+    """
+    return joined(list(batch_samples(model, predict, batches, passes, seed)))
+
+
+def batch_samples(
+    model: "nn.Module",
+    predict: Callable[[BatchT], "Tensor"],
+    batches: Iterable[BatchT],
+    passes: int,
+    seed: int,
+) -> Iterator[NDArray[np.float64]]:
+    """Yield the samples of each batch, with the arguments of `predictive_samples`."""
+    import torch
+
+    if passes < 1:
+        raise ValueError(f"passes: expected at least 1, found {passes}")
+    for batch in batches:
+        samples = []
+        for number in range(passes):
+            with torch.inference_mode(), consistent_dropout(model, seed, number):
+                samples.append(predict(batch).double().cpu().numpy())
+        yield np.stack(samples)

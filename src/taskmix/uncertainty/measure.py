@@ -1,4 +1,4 @@
-"""One number for a task: how unsure the model is on a set of its examples."""
+"""The mean uncertainty of a model on a set of examples of a task."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -7,38 +7,48 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from taskmix.uncertainty.arrays import joined, numbers, passes_of
-from taskmix.uncertainty.bald import mutual_information
-from taskmix.uncertainty.batch_bald import batch_bald
-from taskmix.uncertainty.entropy import entropies
-from taskmix.uncertainty.gaussian import gaussian_bald, gaussian_batch_bald, gaussian_entropy
-from taskmix.uncertainty.legacy import legacy
+from taskmix.uncertainty.batch_bald import batch_bald, legacy
+from taskmix.uncertainty.information import (
+    entropies,
+    gaussian_bald,
+    gaussian_batch_bald,
+    gaussian_entropy,
+    joined,
+    mutual_information,
+    numbers,
+    passes_of,
+)
 
-Score = Literal["bald", "batch_bald", "entropy", "legacy"]
+UncertaintyScore = Literal["bald", "batch_bald", "entropy", "legacy"]
 Samples = NDArray[np.float64]
 
-# Joint information is exact for groups of this size and far from its ceiling, where all tasks
-# would look alike.
-GROUP = 5
-LEGACY_GROUP = 128
+# For groups of this size, joint information is exact and far below its upper bound, where all
+# tasks would have similar scores.
+GROUP_SIZE = 5
+LEGACY_GROUP_SIZE = 128
 
 
-def measure(samples: Any, score: Score = "bald", residual: float = 1.0) -> float:
-    """Return the mean uncertainty of a task's examples, in nats an example.
+def check_score(score: str) -> None:
+    names = get_args(UncertaintyScore)
+    if score not in names:
+        raise ValueError(f"score: expected one of {', '.join(names)}, found {score!r}")
+
+
+def measure(samples: Any, score: UncertaintyScore = "bald", residual: float = 1.0) -> float:
+    """Return the mean uncertainty of a task's examples, in nats per example.
 
     Args:
-        samples: one prediction a pass and example, shape `(passes, examples, classes)`; one class
-            means a regression's standardised mean.
-        score: `bald` is the mean information of single examples; `batch_bald` the joint one of
-            groups of five, over five; `entropy` the entropy of the mean prediction; `legacy` what
-            the code of Fang and Alqatari (2020) computed from mini-batches of 128.
-        residual: the `gaussian_entropy` of a regression needs it; no other score does.
+        samples: the predictions of each pass, shape `(passes, examples, classes)`; with one class,
+            the standardised means of a regression.
+        score: `bald`, the mean mutual information of single examples; `batch_bald`, the joint one
+            of groups of five, divided by five; `entropy`, the entropy of the mean prediction; or
+            `legacy`, the score of mini-batches of 128 in the code of Fang and Alqatari (2020).
+        residual: the argument of `gaussian_entropy`, for the entropy of a regression.
 
     >>> round(measure(np.array([[[1.0, 0.0]], [[0.0, 1.0]]])), 4)
     0.6931
     """
-    if score not in get_args(Score):
-        raise ValueError(f"score: expected one of {', '.join(get_args(Score))}, found {score!r}")
+    check_score(score)
     x = numbers(samples)
     if x.ndim == 3 and x.shape[-1] == 1:
         return _of_means(x[..., 0], score, residual)
@@ -46,12 +56,12 @@ def measure(samples: Any, score: Score = "bald", residual: float = 1.0) -> float
 
 
 def measure_batches(
-    batches: Iterable[Samples], score: Score = "bald", residual: float = 1.0
+    batches: Iterable[Samples], score: UncertaintyScore = "bald", residual: float = 1.0
 ) -> float:
-    """Return the same as `measure` of all batches end to end, without keeping them.
+    """Return `measure` of all batches together, without keeping them in memory.
 
     Args:
-        batches: samples as `measure` takes them, each with some of the examples.
+        batches: the samples of some examples each, as for `measure`.
         score: as for `measure`.
         residual: as for `measure`.
 
@@ -60,7 +70,7 @@ def measure_batches(
     >>> bool(np.isclose(parts, measure(samples, "batch_bald")))
     True
     """
-    size = {"batch_bald": GROUP, "legacy": LEGACY_GROUP}.get(score, 1)
+    size = {"batch_bald": GROUP_SIZE, "legacy": LEGACY_GROUP_SIZE}.get(score, 1)
     total, weight = 0.0, 0
     for block in _whole_groups(batches, size):
         examples = block.shape[1]
@@ -71,30 +81,30 @@ def measure_batches(
 
 
 def _whole_groups(batches: Iterable[Samples], size: int) -> Iterator[Samples]:
-    """Yield the examples of the batches in blocks that are cut between groups of this size."""
+    """Yield the examples of the batches in blocks, all but the last of complete groups."""
     rest: Samples | None = None
     for batch in batches:
         block = batch if rest is None else joined([rest, batch])
-        whole = block.shape[1] // size * size
-        if whole:
-            yield block[:, :whole]
-        rest = block[:, whole:] if whole < block.shape[1] else None
+        complete = block.shape[1] // size * size
+        if complete:
+            yield block[:, :complete]
+        rest = block[:, complete:] if complete < block.shape[1] else None
     if rest is not None:
         yield rest
 
 
-def _of_distributions(p: Samples, score: Score) -> float:
+def _of_distributions(p: Samples, score: UncertaintyScore) -> float:
     if score == "bald":
         return float(mutual_information(p).mean())
     if score == "entropy":
         return float(entropies(p.mean(axis=0)).mean())
     if score == "batch_bald":
         return _by_groups(p, batch_bald)
-    groups = [p[:, start : start + LEGACY_GROUP] for start in range(0, p.shape[1], LEGACY_GROUP)]
-    return float(np.mean([legacy(group) for group in groups]))
+    starts = range(0, p.shape[1], LEGACY_GROUP_SIZE)
+    return float(np.mean([legacy(p[:, start : start + LEGACY_GROUP_SIZE]) for start in starts]))
 
 
-def _of_means(means: Samples, score: Score, residual: float) -> float:
+def _of_means(means: Samples, score: UncertaintyScore, residual: float) -> float:
     if score == "bald":
         return float(gaussian_bald(means).mean())
     if score == "entropy":
@@ -106,5 +116,5 @@ def _of_means(means: Samples, score: Score, residual: float) -> float:
 
 def _by_groups(samples: Samples, joint: Callable[[Samples], float]) -> float:
     examples = int(samples.shape[1])
-    starts = range(0, examples, GROUP)
-    return math.fsum(joint(samples[:, start : start + GROUP]) for start in starts) / examples
+    starts = range(0, examples, GROUP_SIZE)
+    return math.fsum(joint(samples[:, start : start + GROUP_SIZE]) for start in starts) / examples

@@ -1,4 +1,4 @@
-"""How much an update counts: one target task, the others there to help."""
+"""Weightings choose how much the training of each task counts, to help one target task."""
 
 from taskmix.weighting.alpha_vil import AlphaVIL
 from taskmix.weighting.base import Report, Weighting, Worker, play

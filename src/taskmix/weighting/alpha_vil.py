@@ -18,39 +18,40 @@ from taskmix.weighting.base import (
     Separated,
     Together,
     Weighting,
-    normalised,
+    check_floor,
+    check_fraction,
+    shares_of,
 )
 from taskmix.weighting.tuners import ClosedForm, Descent, Lever, Tuner, tuner_of
 
 
 class AlphaVIL(Weighting):
-    """Trains each task alone from one point and keeps as much of each delta as helps the target.
+    """Trains each task alone, and mixes the changes δᵢ of the parameters to help the target.
 
-    Algorithm 1 of Kourdis, Gordon-Hall and Gorinski (2020). A round collects the deltas δᵢ of the
-    tasks, tunes α on the target's dev loss L(θ + Σ cᵢ δᵢ), moves θ there, and then the weights:
-    wᵢ ← max(floor, wᵢ + αᵢ - 1). The gradient in α is exact and costs one ordinary backward pass:
-    ∂L/∂cᵢ = ⟨∇L, δᵢ⟩.
+    Algorithm 1 of Kourdis, Gordon-Hall and Gorinski (2020). A round trains each task from the same
+    parameters θ, tunes α to minimise the target's dev loss L(θ + Σ cᵢ δᵢ), moves θ there, and sets
+    the weights wᵢ ← max(floor, wᵢ + αᵢ - 1). The gradient in α is exact and costs one backward
+    pass: ∂L/∂cᵢ = ⟨∇L, δᵢ⟩.
 
     Args:
         tasks: the names of the tasks.
-        target: the task that the others are there to help.
-        tuner: how α is found: `ClosedForm()`, the paper's `Descent()`, or `Sweeps()`; or in the
-            words of a run file, `{"name": "descent", "steps": 5}`.
-        weights_on: where the weights act. `"loss"`, the paper's: the loss of task i is scaled by
-            wᵢ / Σw and cᵢ = αᵢ. Optimisers such as Adam cancel that scale, and a task at the floor
-            makes no delta and never comes back. `"delta"`: every loss is scaled by 1 / tasks, as in
-            joint training, so that the first steps are no larger than there, and
-            cᵢ = (wᵢ + αᵢ - 1) / Σw, which acts under any optimiser and lets a task come back;
-            afterwards the weights are scaled to mean 1.
-        start: the α that tuning starts from.
-        floor: least weight of a task; the paper's is 1e-6.
-        fraction: share of each task's training data in a round, ρ; the paper's is 1 for MultiMNIST,
-            0.25 for its language tasks.
-        fresh: whether each task starts every round with a new optimiser; else it keeps its own.
-        joint: whether joint training with the new weights follows in the same round, which the
-            paper leaves to future work.
-        split_dev: tune on one half of the target's dev set, select the model on the other; the
-            paper uses all of it for both.
+        target: the task that the others help.
+        tuner: the optimiser of α: `ClosedForm()`, the paper's `Descent()`, or `Sweeps()`; or as in
+            a run file, `{"name": "descent", "steps": 5}`.
+        weights_on: what the weights scale. `"loss"`, as in the paper: the loss of task i is scaled
+            by wᵢ / Σw, and cᵢ = αᵢ. Optimisers such as Adam cancel that scale, and a task at the
+            floor makes no delta and stays there. `"delta"`: every loss is scaled by 1 / tasks, as
+            in joint training, and cᵢ = (wᵢ + αᵢ - 1) / Σw, which works with any optimiser, and a
+            task can recover from the floor; the weights are then scaled to mean 1.
+        start: the initial α.
+        floor: the minimum weight of a task; the paper's is 1e-6.
+        fraction: ρ, the fraction of each task's training data in a round; the paper's is 1 for
+            MultiMNIST, 0.25 for its language tasks.
+        fresh: whether each task starts every round with a new optimiser.
+        joint: whether to train jointly with the new weights at the end of a round, which the paper
+            leaves to future work.
+        split_dev: whether to tune on one half of the target's dev set and select the model on the
+            other; the paper uses all of it for both.
 
     >>> weighting = AlphaVIL(["left", "right"], target="left")
     >>> weighting.weights().tolist()
@@ -76,10 +77,8 @@ class AlphaVIL(Weighting):
         super().__init__(tasks, target, split_dev=split_dev)
         if weights_on not in ("loss", "delta"):
             raise ValueError(f"weights_on: expected 'loss' or 'delta', found {weights_on!r}")
-        if not floor > 0:
-            raise ValueError(f"floor: expected a number above 0, found {floor}")
-        if not 0 < fraction <= 1:
-            raise ValueError(f"fraction: expected a number above 0, at most 1, found {fraction}")
+        check_floor(floor)
+        check_fraction(fraction)
         if not math.isfinite(start):
             raise ValueError(f"start: expected a number, found {start}")
         self.tuner = tuner_of(tuner)
@@ -89,20 +88,19 @@ class AlphaVIL(Weighting):
 
     @classmethod
     def paper(cls, tasks: Sequence[str], target: str, **options: Any) -> Self:
-        """Return the paper to the letter, as far as it goes.
+        """Create the weighting with the settings of the paper.
 
         >>> AlphaVIL.paper(["left", "right"], "left").weights_on
         'loss'
         """
-        stated = {"tuner": Descent(), "weights_on": "loss", "split_dev": False}
-        return cls(tasks, target, **{**stated, **options})
+        settings = {"tuner": Descent(), "weights_on": "loss", "split_dev": False}
+        return cls(tasks, target, **{**settings, **options})
 
     def weights(self) -> Floats:
-        """Return the weight of each task, shape `(tasks,)`."""
         return self._weights.copy()
 
     def round(self) -> Conversation:
-        """Collect the deltas, tune α, mix, reweigh; Algorithm 1, lines 3 to 11."""
+        # Algorithm 1, lines 3 to 11.
         lever, scales = self._lever()
         alone: Separated = yield Separate(scales, self.fraction, self.fresh)
         first = np.full(len(self.tasks), self.start)
@@ -112,7 +110,7 @@ class AlphaVIL(Weighting):
         yield Mix(mixture)
         weights = self._reweighed(alphas)
         if self.joint:
-            trained: JointResult = yield Together(normalised(weights), self.fraction, self.fresh)
+            trained: JointResult = yield Together(shares_of(weights), self.fraction, self.fresh)
             dev_loss = trained.dev_loss
             yield Keep()
         self._weights = weights
@@ -126,17 +124,17 @@ class AlphaVIL(Weighting):
         )
 
     def _lever(self) -> tuple[Lever, tuple[float, ...]]:
-        """Return how α moves the coefficients, and the factor on each task's loss."""
+        """Return the map from α to the coefficients, and the factor of each task's loss."""
         ones = np.ones(len(self.tasks))
-        shares = np.array(normalised(self._weights))
+        shares = np.array(shares_of(self._weights))
         if self.weights_on == "loss":
             return Lever(ones, ones), tuple(shares.tolist())
-        return Lever(shares, ones / self._weights.sum()), normalised(ones)
+        return Lever(shares, ones / self._weights.sum()), shares_of(ones)
 
     def _reweighed(self, alphas: Floats) -> Floats:
-        """Algorithm 1, line 11; weights on deltas are kept at mean 1, so that α keeps its force."""
         weights: Floats = np.maximum(self.floor, self._weights + alphas - 1)
         if self.weights_on == "delta":
+            # With a mean of 1, the effect of α does not depend on the round.
             weights = np.maximum(self.floor, weights / weights.mean())
         return weights
 

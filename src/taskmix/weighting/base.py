@@ -1,12 +1,4 @@
-"""What stands between a weighting, which decides, and a worker, which trains.
-
-A round is a conversation. The weighting's `round` is a generator: it yields requests (train each
-task alone, try this mixture on the dev set, keep it) and is sent the answers; it holds floats and
-no tensors. Whoever owns the model answers the requests: `play` does so with a `Worker`.
-
-Between requests the worker holds a *base* (the parameters that the round started from), the
-*deltas* that single tasks made of it, and the *candidate* that joint training made of it.
-"""
+"""The interface between a weighting, which decides, and a worker, which trains."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
@@ -17,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskmix.errors import UserError
+from taskmix.records import UnitRecord, normalised
 from taskmix.run_info import RunInfo
 
 Floats = NDArray[np.float64]
@@ -24,34 +17,21 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Separated:
-    """What came of training each task alone, in the order of the tasks.
+    """The results of training each task alone; all arrays of shape `(tasks,)`."""
 
-    Args:
-        norms: length of each delta, shape `(tasks,)`.
-        losses: mean training loss of each task, not scaled, shape `(tasks,)`.
-        scores: the target's dev score after each task, shape `(tasks,)`; None if not asked for.
-        dev: how many dev examples of the target there are for the weighting to use.
-    """
-
-    norms: Floats
-    losses: Floats
-    scores: Floats | None
-    dev: int
+    norms: Floats  # of the deltas
+    losses: Floats  # the mean training losses, not scaled
+    scores: Floats | None  # the target's dev score after each task, if requested
+    dev: int  # the number of the target's dev examples for the weighting
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JointResult:
-    """What came of joint training.
+    """The results of joint training."""
 
-    Args:
-        losses: mean training loss of each task, 0 for one that was left out, shape `(tasks,)`.
-        score: the target's dev score.
-        dev_loss: the target's dev loss.
-    """
-
-    losses: Floats
-    score: float
-    dev_loss: float
+    losses: Floats  # the mean training loss of each task, 0 if it was left out, shape `(tasks,)`
+    score: float  # the target's dev score
+    dev_loss: float  # the target's dev loss
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,13 +43,18 @@ class Slope:
 
 
 class Worker(Protocol):
-    """What an executor has to offer a weighting."""
+    """Owns the model, and answers the requests of a weighting.
+
+    Between requests it holds the *base* (the parameters at the start of the round), the *deltas*
+    (the changes by training each task alone from the base), and the *candidate* (the result of
+    joint training from the base).
+    """
 
     def separate(self, request: "Separate") -> Separated:
-        """Train each task alone from the base, keep its delta, come back to the base."""
+        """Train each task alone from the base, store its delta, and return to the base."""
 
     def together(self, request: "Together") -> JointResult:
-        """Train jointly from the base, up to the candidate."""
+        """Train jointly from the base; the result is the candidate."""
 
     def slope(self, request: "DevSlope") -> Slope:
         """Return the target's dev loss and its gradient at base + Σ cᵢ δᵢ."""
@@ -81,11 +66,11 @@ class Worker(Protocol):
         """Make base + Σ cᵢ δᵢ the base."""
 
     def keep(self) -> None:
-        """Let the round end at the candidate, in place of any that was kept before."""
+        """Let the round end at the candidate, instead of an earlier one."""
 
 
 class Request(ABC):
-    """Something that a weighting wants done."""
+    """A request of a weighting to its worker."""
 
     @abstractmethod
     def by(self, worker: Worker) -> Any:
@@ -94,105 +79,74 @@ class Request(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Separate(Request):
-    """Train each task alone from the base; answered by `Separated`.
+    """Train each task alone from the base."""
 
-    Args:
-        scales: factor on each task's loss.
-        fraction: which share of each task's training data is used.
-        fresh: whether each task starts with a new optimiser; else it goes on with its own.
-        scored: whether the target's dev score is wanted after each task.
-    """
-
-    scales: tuple[float, ...]
-    fraction: float = 1.0
-    fresh: bool = True
-    scored: bool = False
+    scales: tuple[float, ...]  # the factor of each task's loss
+    fraction: float = 1.0  # of each task's training data
+    fresh: bool = True  # whether each task has a new optimiser, or continues with its previous one
+    scored: bool = False  # whether to measure the target's dev score after each task
 
     def by(self, worker: Worker) -> Separated:
-        """Return the worker's answer."""
         return worker.separate(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Together(Request):
-    """Train on the weighted sum of the losses from the base; answered by `JointResult`.
+    """Train on the weighted sum of the losses from the base."""
 
-    Args:
-        weights: weight of each task's loss; a task of weight 0 is left out.
-        fraction: which share of each task's training data is used.
-        fresh: whether to start with a new optimiser; else with the last kept candidate's.
-    """
-
-    weights: tuple[float, ...]
-    fraction: float = 1.0
-    fresh: bool = False
+    weights: tuple[float, ...]  # of the tasks' losses; a task with weight 0 is left out
+    fraction: float = 1.0  # of each task's training data
+    fresh: bool = False  # whether the optimiser is new, or that of the last candidate kept
 
     def by(self, worker: Worker) -> JointResult:
-        """Return the worker's answer."""
         return worker.together(self)
 
 
 @dataclass(frozen=True, slots=True)
 class DevSlope(Request):
-    """The dev loss and its gradient in the coefficients of the deltas; answered by `Slope`.
-
-    Args:
-        coefficients: how much of each delta is added to the base.
-        batch: dev examples to use; all if None.
-        turn: which batch: they follow each other through the dev set, round and round.
-    """
+    """The target's dev loss at a mixture, and its gradient in the coefficients of the deltas."""
 
     coefficients: tuple[float, ...]
-    batch: int | None = None
-    turn: int = 0
+    batch: int | None = None  # the number of dev examples; all if None
+    turn: int = 0  # the number of the batch; batches cycle through the dev set
 
     def by(self, worker: Worker) -> Slope:
-        """Return the worker's answer."""
         return worker.slope(self)
 
 
 @dataclass(frozen=True, slots=True)
 class DevLoss(Request):
-    """The dev loss alone at a mixture of the deltas; answered by a float."""
-
     coefficients: tuple[float, ...]
 
     def by(self, worker: Worker) -> float:
-        """Return the worker's answer."""
         return worker.loss(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Mix(Request):
-    """Make the mixture of the deltas the base; answered by None."""
-
     coefficients: tuple[float, ...]
 
     def by(self, worker: Worker) -> None:
-        """The worker's answer."""
         worker.mix(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Keep(Request):
-    """Let the round end at the candidate; answered by None."""
-
     def by(self, worker: Worker) -> None:
-        """The worker's answer."""
         worker.keep()
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A round in figures, by task: what the journal keeps of it.
+    """The result of a round, for the journal.
 
     Args:
-        weights: the weights after the round.
-        losses: mean training losses.
-        dev_loss: the target's dev loss where the round ended.
-        norms: lengths of the deltas, if there were any.
-        alphas: the α that the round settled on, if it has any.
-        tries: how often joint training was tried.
+        weights: the weight of each task after the round.
+        losses: the mean training loss of each task.
+        dev_loss: the target's dev loss at the end of the round.
+        norms: the norm of each task's delta, if there are any.
+        alphas: the α of each task, if there are any.
+        tries: the number of joint trainings.
     """
 
     weights: dict[str, float]
@@ -203,20 +157,44 @@ class Report:
     tries: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Round(UnitRecord):
+    """A round in the journal; `Report` documents the fields."""
+
+    kind = "round"
+    norms: dict[str, float]
+    alphas: dict[str, float]
+    weights: dict[str, float]
+    dev_loss: float
+    losses: dict[str, float] = field(default_factory=dict)
+    seconds: float | None = None
+
+    def shares(self) -> Mapping[str, float]:
+        return normalised(self.weights)
+
+    def training_losses(self) -> Mapping[str, float]:
+        return self.losses
+
+    def examples_of(self) -> Mapping[str, int]:
+        return {}  # a round trains on a fraction of the data
+
+
 Conversation = Generator[Request, Any, Report]
 
 
 class Weighting(ABC):
-    """Decides, round by round, how much each task's training counts for the sake of one target.
+    """Base class of weightings, which choose how much each task counts, to help a target task.
 
-    A new one sets `name`, writes `round`, and changes its own state only at a round's end, so that
-    a round that was broken off can be played again.
+    A subclass sets `name` and implements `weights` and `round`: a generator that yields requests
+    (train each task alone, evaluate a mixture of the results) and is sent the answers. It holds no
+    tensors, and changes its state only at the end of a round, so that an interrupted round can be
+    repeated.
 
     Args:
         tasks: the names of the tasks, in the order of every array.
-        target: the task that the others are there to help.
-        split_dev: whether the worker tunes on one half of the target's dev set and selects the
-            model on the other; else both use all of it.
+        target: the task that the others help.
+        split_dev: whether the weights are tuned on one half of the target's dev set and the model
+            is selected on the other; otherwise both use the whole dev set.
     """
 
     name: ClassVar[str]
@@ -226,24 +204,14 @@ class Weighting(ABC):
             raise ValueError(f"tasks: expected different names, at least one, found {tasks!r}")
         if target not in tasks:
             raise ValueError(f"target: expected one of {', '.join(tasks)}, found {target!r}")
-        self._tasks = tuple(tasks)
-        self._target = target
+        self.tasks = tuple(tasks)
+        self.target = target
         self.split_dev = split_dev
 
     @classmethod
     def for_run(cls, info: RunInfo, **options: Any) -> Self:
-        """Return the weighting that a run file means."""
+        """Create the weighting of a run file."""
         return cls(info.tasks, **options)
-
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        """The task names, in the order of every array."""
-        return self._tasks
-
-    @property
-    def target(self) -> str:
-        """The task that the others are there to help."""
-        return self._target
 
     @abstractmethod
     def weights(self) -> Floats:
@@ -251,59 +219,55 @@ class Weighting(ABC):
 
     @abstractmethod
     def round(self) -> Conversation:
-        """Return the next round: yields requests, is sent their answers, returns a report."""
+        """Yield the requests of the next round, receive their answers, and return a report."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that changes over time, as JSON-able values."""
-        return {"tasks": list(self._tasks), "target": self._target, **self._state()}
+        """Return everything that changes over time, as JSON-able values."""
+        return {"tasks": list(self.tasks), "target": self.target, **self._state()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up the state of a weighting with the same tasks, target and arguments."""
-        found = (tuple(state["tasks"]), state["target"])
-        if found != (self._tasks, self._target):
-            raise ValueError(f"state: expected {(self._tasks, self._target)}, found {found}")
+        """Load the state of a weighting with the same tasks, target and arguments."""
+        saved = (tuple(state["tasks"]), state["target"])
+        if saved != (self.tasks, self.target):
+            raise ValueError(f"state: expected {(self.tasks, self.target)}, found {saved}")
         self._load(state)
 
     def _state(self) -> dict[str, Any]:
         return {}
 
     def _load(self, state: Mapping[str, Any]) -> None:  # noqa: B027 (a baseline has no state)
-        """The counterpart of `_state`."""
+        """Restore `_state`."""
 
     def named(self, values: Floats) -> dict[str, float]:
-        """Return an array over the tasks as a mapping from their names."""
-        return dict(zip(self._tasks, values.tolist(), strict=True))
+        """Return the values by task name."""
+        return dict(zip(self.tasks, values.tolist(), strict=True))
 
     def __repr__(self) -> str:
-        """The target and each task's share of the weights."""
         shares = self.weights() / self.weights().sum()
         rows = ", ".join(f"{name} {share:.3f}" for name, share in self.named(shares).items())
-        return f"{type(self).__name__}(target {self._target}: {rows})"
+        return f"{type(self).__name__}(target {self.target}: {rows})"
 
 
 def play(weighting: Weighting, worker: Worker) -> Report:
-    """Return one round: the worker answers the weighting's requests until it has decided."""
+    """Run one round: the worker answers the weighting's requests until it returns a report."""
     conversation = weighting.round()
     answer: Any = None
     while True:
         try:
             request = conversation.send(answer)
         except StopIteration as end:
-            return _reported(weighting, end.value)
+            report = end.value
+            break
         _check(weighting, request)
         answer = request.by(worker)
-
-
-def _reported(weighting: Weighting, found: Any) -> Report:
-    if not isinstance(found, Report):
+    if not isinstance(report, Report):
         raise UserError(
-            f"weighting {weighting.name}: expected round() to return a Report, found {found!r}"
+            f"weighting {weighting.name}: expected round() to return a Report, found {report!r}"
         )
-    return found
+    return report
 
 
 def _check(weighting: Weighting, request: Any) -> None:
-    """Raise if a weighting asks for what nobody can do."""
     if not isinstance(request, Request):
         raise UserError(
             f"weighting {weighting.name}: expected round() to yield requests, found {request!r}"
@@ -318,6 +282,15 @@ def _check(weighting: Weighting, request: Any) -> None:
             )
 
 
-def normalised(weights: Floats) -> tuple[float, ...]:
-    """Weights as shares that sum to one."""
+def shares_of(weights: Floats) -> tuple[float, ...]:
     return tuple((weights / weights.sum()).tolist())
+
+
+def check_fraction(fraction: float) -> None:
+    if not 0 < fraction <= 1:
+        raise ValueError(f"fraction: expected a number above 0, at most 1, found {fraction}")
+
+
+def check_floor(floor: float) -> None:
+    if not floor > 0:
+        raise ValueError(f"floor: expected a number above 0, found {floor}")

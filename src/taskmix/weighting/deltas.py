@@ -1,4 +1,4 @@
-"""What single tasks made of a model, stacked: mixing and its gradient are one product each."""
+"""The changes of a model's parameters by training each task alone."""
 
 from collections.abc import Sequence
 
@@ -10,21 +10,7 @@ from taskmix.weighting.base import Floats
 
 
 class Deltas:
-    """The deltas of several tasks from one base, shape `(tasks, parameters)`.
-
-    `∂L/∂cᵢ = ⟨∇L, δᵢ⟩` at θ + Σ cᵢ δᵢ, so one ordinary backward pass and a product with the stack
-    give the gradient in all coefficients; no second-order graph. Frozen parameters are left out.
-    Beside the model and its gradients it holds one copy of the parameters for each task and one for
-    the base.
-
-    Buffers (the statistics of batch normalisation) are not mixed: a mixture has the buffers that
-    training the target left behind. They do not depend on the coefficients, so the gradient stays
-    exact, and a variance cannot become negative.
-
-    Args:
-        model: whose parameters move; its trainable parameters must share dtype and device.
-        tasks: how many tasks.
-        target: index of the task whose buffers a mixture takes.
+    """The deltas δᵢ of several tasks from one base θ; mixes them to θ + Σ cᵢ δᵢ.
 
     >>> model = nn.Linear(1, 1, bias=False)
     >>> _ = nn.init.zeros_(model.weight)
@@ -42,7 +28,12 @@ class Deltas:
     [1.0, -0.5]
     """
 
+    # As ∂L/∂cᵢ = ⟨∇L, δᵢ⟩, one backward pass gives the gradient in all coefficients. Buffers (the
+    # statistics of batch normalisation) are not mixed: a mixture has those after training the
+    # target. So the gradient is exact, and no variance becomes negative.
+
     def __init__(self, model: nn.Module, tasks: int, target: int) -> None:
+        # The trainable parameters must share dtype and device.
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._buffers = list(model.buffers())
         self._target = target
@@ -53,14 +44,9 @@ class Deltas:
         self._stack = torch.empty(tasks, ends[-1], dtype=like.dtype, device=like.device)
         self.rebase()
 
-    @property
-    def tasks(self) -> int:
-        """How many tasks."""
-        return len(self._stack)
-
     @torch.no_grad()
     def rebase(self) -> None:
-        """Make the model as it stands the base."""
+        """Make the present model the base."""
         for parameter, columns in zip(self._parameters, self._columns, strict=True):
             self._base[columns] = parameter.reshape(-1)
         self._before = [b.clone() for b in self._buffers]
@@ -68,7 +54,7 @@ class Deltas:
 
     @torch.no_grad()
     def collect(self, task: int) -> float:
-        """Keep what the model has become as this task's delta; returns the delta's length."""
+        """Store the change of the model as the delta of this task, and return its norm."""
         row = self._stack[task]
         for parameter, columns in zip(self._parameters, self._columns, strict=True):
             torch.sub(parameter.reshape(-1), self._base[columns], out=row[columns])
@@ -78,14 +64,14 @@ class Deltas:
 
     @torch.no_grad()
     def restore(self) -> None:
-        """Bring the model back to the base."""
+        """Set the model to the base."""
         for parameter, columns in zip(self._parameters, self._columns, strict=True):
             parameter.copy_(self._base[columns].view_as(parameter))
         self._fill(self._before)
 
     @torch.no_grad()
     def mix(self, coefficients: Sequence[float] | Floats) -> None:
-        """Bring the model to θ + Σ cᵢ δᵢ."""
+        """Set the model to θ + Σ cᵢ δᵢ."""
         c = torch.tensor(coefficients, dtype=self._base.dtype, device=self._base.device)
         for parameter, columns in zip(self._parameters, self._columns, strict=True):
             base, stack = self._base[columns], self._stack[:, columns]
@@ -97,8 +83,8 @@ class Deltas:
 
     @torch.no_grad()
     def slope(self) -> Floats:
-        """⟨gradient, δᵢ⟩ for each task, from the gradients that a backward pass left."""
-        total: Tensor = self._stack.new_zeros(self.tasks)
+        """Return ⟨gradient, δᵢ⟩ for each task after a backward pass, shape `(tasks,)`."""
+        total: Tensor = self._stack.new_zeros(len(self._stack))
         for parameter, columns in zip(self._parameters, self._columns, strict=True):
             if parameter.grad is not None:
                 total.addmv_(self._stack[:, columns], parameter.grad.reshape(-1))

@@ -16,27 +16,30 @@ from taskmix.weighting.base import (
     Separated,
     Together,
     Weighting,
-    normalised,
+    check_floor,
+    check_fraction,
+    shares_of,
 )
 
 
 class DIW(Weighting):
-    """Weighs each task by how much better the target does after it alone than after all jointly.
+    """Prefers the tasks after which alone the target scores better than after joint training.
 
-    Sivasankaran et al. (2017), as Kourdis et al. (2020) describe it. Each round scores the target
-    after unweighted training of each task alone, mᵢ, then trains jointly with weights w from the
-    same point, m, and sets w ← max(floor, w + rate · (mᵢ - m)), again and again until m beats the
-    previous round's or the tries are over; the best try is kept.
+    Sivasankaran et al. (2017), as described by Kourdis et al. (2020). In each round, mᵢ is the
+    target's dev score after training task i alone, and m its score after joint training with the
+    weights w from the same parameters. Then w ← max(floor, w + rate · (mᵢ - m)), and the joint
+    training is repeated until m exceeds that of the previous round. The best try is kept.
 
     Args:
         tasks: the names of the tasks.
-        target: the task that the others are there to help.
-        rate: weight gained for each percentage point of dev score; the paper prints 0.1 and not
-            the scale of its scores.
-        tries: most joint trainings in a round.
-        floor: least weight of a task.
-        fraction: share of each task's training data in a round.
-        split_dev: tune on one half of the target's dev set, select the model on the other.
+        target: the task that the others help.
+        rate: the increase of the weight for each percentage point of dev score; the paper's is 0.1,
+            without the scale of its scores.
+        tries: the maximum number of joint trainings in a round.
+        floor: the minimum weight of a task.
+        fraction: the fraction of each task's training data in a round.
+        split_dev: whether to tune on one half of the target's dev set and select the model on the
+            other.
 
     >>> diw = DIW(["left", "right"], target="left")
     >>> diw.weights().tolist()
@@ -59,28 +62,24 @@ class DIW(Weighting):
         super().__init__(tasks, target, split_dev=split_dev)
         if tries < 1:
             raise ValueError(f"tries: expected at least 1, found {tries}")
-        if not floor > 0:
-            raise ValueError(f"floor: expected a number above 0, found {floor}")
+        check_floor(floor)
         if not math.isfinite(rate):
             raise ValueError(f"rate: expected a number, found {rate}")
-        if not 0 < fraction <= 1:
-            raise ValueError(f"fraction: expected a number above 0, at most 1, found {fraction}")
+        check_fraction(fraction)
         self.rate, self.tries, self.floor, self.fraction = rate, tries, floor, fraction
         self._weights = np.ones(len(self.tasks))
         self._previous = -math.inf
 
     def weights(self) -> Floats:
-        """Return the weight of each task, shape `(tasks,)`."""
         return self._weights.copy()
 
     def round(self) -> Conversation:
-        """Score each task alone, then train jointly until the target improves."""
         ones = (1.0,) * len(self.tasks)
         alone: Separated = yield Separate(ones, self.fraction, scored=True)
         assert alone.scores is not None
         weights, best, tries = self._weights, None, 0
         while True:
-            trained: JointResult = yield Together(normalised(weights), self.fraction)
+            trained: JointResult = yield Together(shares_of(weights), self.fraction)
             tries += 1
             if best is None or trained.score > best.score:
                 best = trained

@@ -1,4 +1,4 @@
-"""The baselines: one task alone, or all tasks jointly with equal weights."""
+"""Baselines: one task alone, or all tasks jointly with equal weights."""
 
 from collections.abc import Sequence
 
@@ -12,6 +12,7 @@ from taskmix.weighting.base import (
     Report,
     Together,
     Weighting,
+    check_fraction,
 )
 
 
@@ -22,8 +23,8 @@ class Joint(Weighting):
 
     Args:
         tasks: the names of the tasks.
-        target: the task whose dev score is reported; it gets no more weight than the others.
-        fraction: share of each task's training data in a round.
+        target: the task whose dev score is reported; it has the same weight as the others.
+        fraction: the fraction of each task's training data in a round.
 
     >>> Joint(["left", "right"], target="left")
     Joint(target left: left 0.500, right 0.500)
@@ -33,16 +34,13 @@ class Joint(Weighting):
 
     def __init__(self, tasks: Sequence[str], target: str, *, fraction: float = 1.0) -> None:
         super().__init__(tasks, target)
-        if not 0 < fraction <= 1:
-            raise ValueError(f"fraction: expected a number above 0, at most 1, found {fraction}")
+        check_fraction(fraction)
         self.fraction = fraction
 
     def weights(self) -> Floats:
-        """1/n for each task."""
         return np.full(len(self.tasks), 1 / len(self.tasks))
 
     def round(self) -> Conversation:
-        """Train jointly once and keep the outcome."""
         weights = self.weights()
         trained: JointResult = yield Together(tuple(weights.tolist()), self.fraction)
         yield Keep()
@@ -62,5 +60,4 @@ class Single(Joint):
     name = "single"
 
     def weights(self) -> Floats:
-        """1 for the target, 0 for the others."""
         return np.array([float(task == self.target) for task in self.tasks])

@@ -1,4 +1,4 @@
-"""How the α that mix the deltas are found: by the paper's gradient steps, or in closed form."""
+"""Tuners of α: gradient steps or Newton steps."""
 
 import math
 from abc import ABC, abstractmethod
@@ -15,36 +15,30 @@ Tuning = Generator[Request, Any, Floats]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lever:
-    """How α moves the coefficients of the deltas: c = base + unit · (α - 1).
+    """The map from α to the coefficients of the deltas: c = base + unit · (α - 1)."""
 
-    Args:
-        base: the coefficients at α = 1, shape `(tasks,)`.
-        unit: how far a unit of α moves each, shape `(tasks,)`.
-    """
-
-    base: Floats
-    unit: Floats
+    base: Floats  # shape `(tasks,)`
+    unit: Floats  # shape `(tasks,)`
 
     def coefficients(self, alphas: Floats) -> tuple[float, ...]:
-        """Return the coefficients that these α mean."""
         return tuple((self.base + self.unit * (alphas - 1)).tolist())
 
     def gradient(self, slope: Slope) -> Floats:
-        """∂L/∂α from ∂L/∂c."""
+        """Return ∂L/∂α from ∂L/∂c."""
         return slope.gradient * self.unit
 
 
 class Tuner(ABC):
-    """Finds the α that make the dev loss small."""
+    """Base class of the methods that find the α with the smallest dev loss."""
 
     @abstractmethod
     def tune(self, lever: Lever, alphas: Floats, dev: int) -> Tuning:
-        """From a first guess on; yields requests, is sent their answers, returns α.
+        """Yield requests, receive their answers, and return α, shape `(tasks,)`.
 
         Args:
-            lever: how α moves the coefficients of the deltas.
-            alphas: the first guess, shape `(tasks,)`.
-            dev: how many dev examples there are.
+            lever: maps α to the coefficients of the deltas.
+            alphas: the initial α, shape `(tasks,)`.
+            dev: the number of dev examples.
         """
 
 
@@ -52,14 +46,13 @@ class Tuner(ABC):
 class Descent(Tuner):
     """Gradient steps with momentum, as in line 9 of Algorithm 1 of Kourdis et al. (2020).
 
-    Each step sees the whole dev set, or the next `batch` examples of it. Momentum starts from 0 in
-    each round.
+    The velocity is 0 at the start of each round.
 
     Args:
-        steps: how many steps a round takes; the paper takes 10.
-        lr: step size; the paper's is 0.005 for MultiMNIST, 0.001 for its language tasks.
-        momentum: the paper's is 0.5.
-        batch: dev examples in a step; all if None.
+        steps: the number of steps in a round; the paper's is 10.
+        lr: the step size; the paper's is 0.005 for MultiMNIST, 0.001 for its language tasks.
+        momentum: the factor of the previous velocity; the paper's is 0.5.
+        batch: the number of dev examples in a step; all if None.
     """
 
     steps: int = 10
@@ -68,15 +61,15 @@ class Descent(Tuner):
     batch: int | None = None
 
     def __post_init__(self) -> None:
-        whole = {"steps": 0} if self.batch is None else {"steps": 0, "batch": 1}
-        _check(self, whole, finite=("lr", "momentum"))
+        integers = {"steps": 0} if self.batch is None else {"steps": 0, "batch": 1}
+        _check(self, integers, finite=("lr", "momentum"))
 
     def turns(self, dev: int) -> int:
-        """Return how many steps a round takes with this many dev examples."""
+        """Return the number of steps in a round with this many dev examples."""
         return self.steps
 
     def tune(self, lever: Lever, alphas: Floats, dev: int) -> Tuning:
-        """SGD with momentum: v ← momentum · v + ∂L/∂α, α ← α - lr · v."""
+        # v ← momentum · v + ∂L/∂α, α ← α - lr · v
         velocity = np.zeros_like(alphas)
         for turn in range(self.turns(dev)):
             slope: Slope = yield DevSlope(lever.coefficients(alphas), self.batch, turn)
@@ -87,34 +80,33 @@ class Descent(Tuner):
 
 @dataclass(frozen=True)
 class Sweeps(Descent):
-    """Gradient steps on dev batches, `steps` times through the whole dev set.
+    """Gradient steps on batches of dev examples, in `steps` passes over the dev set.
 
-    The other reading of the paper's "10 α update steps"; it excludes the auxiliary as fast as the
-    paper's Figure 3 shows.
+    Another interpretation of the paper's "10 α update steps", which excludes the auxiliary task as
+    fast as in the paper's Figure 3.
     """
 
     batch: int | None = 256
 
     def turns(self, dev: int) -> int:
-        """`steps` times the number of batches in the dev set."""
         return self.steps * math.ceil(dev / self.batch) if self.batch else self.steps
 
 
 @dataclass(frozen=True)
 class ClosedForm(Tuner):
-    """Newton steps on the second-order model of the dev loss over the span of the deltas.
+    """Newton steps for the dev loss as a function of α.
 
-    The span has as many dimensions as there are tasks, so the Hessian there is known after one more
-    gradient for each task. Directions of negative curvature are turned, flat ones are left alone; a
-    trust region keeps deltas that are nearly alike from getting wild α, and a line search guards
-    the step. Exact after one step where the dev loss is quadratic and its minimum within reach.
+    The Hessian is estimated from finite differences, with one more gradient for each task. Negative
+    curvatures change their sign, and flat directions are left out. A trust region prevents extreme
+    α if deltas are similar, and a line search ensures that the loss falls. If the dev loss is
+    quadratic and its minimum within reach, one step finds it.
 
     Args:
-        steps: most Newton steps in a round.
-        reach: longest step, in α.
-        spread: how far apart in α the gradients are taken whose differences make the Hessian.
-        flat: curvatures below this share of the largest count as none.
-        halvings: how often the line search halves a step before it gives up.
+        steps: the maximum number of Newton steps in a round.
+        reach: the maximum length of a step, in α.
+        spread: the distance in α of the finite differences.
+        flat: curvatures below this fraction of the largest count as flat.
+        halvings: the maximum number of times that the line search halves a step.
     """
 
     steps: int = 1
@@ -124,12 +116,12 @@ class ClosedForm(Tuner):
     halvings: int = 5
 
     def __post_init__(self) -> None:
-        _check(self, whole={"steps": 0, "halvings": 0}, finite=("spread", "flat"))
+        _check(self, integers={"steps": 0, "halvings": 0}, finite=("spread", "flat"))
         if not (isinstance(self.reach, (int, float)) and self.reach >= 0):  # any reach is math.inf
             raise ValueError(f"tuner: reach: expected a number not below 0, found {self.reach!r}")
 
     def tune(self, lever: Lever, alphas: Floats, dev: int) -> Tuning:
-        """α ← α - t H⁻¹ ∂L/∂α, the first t of 1, 1/2, 1/4, … that lowers the loss enough."""
+        # α ← α - t H⁻¹ ∂L/∂α, with the first t of 1, 1/2, 1/4, … that lowers the loss enough
         for _ in range(self.steps):
             here: Slope = yield DevSlope(lever.coefficients(alphas))
             gradient = lever.gradient(here)
@@ -153,19 +145,19 @@ class ClosedForm(Tuner):
     def _search(
         self, lever: Lever, alphas: Floats, step: Floats, loss: float, descent: float
     ) -> Generator[Request, Any, float]:
-        """Yield the step length by Armijo's rule; 0 if there is none."""
+        """Return the step length by Armijo's rule; 0 if there is none."""
         if descent >= 0:
             return 0.0
         for length in 0.5 ** np.arange(self.halvings + 1):
-            found: float = yield DevLoss(lever.coefficients(alphas + length * step))
-            if found <= loss + 1e-4 * length * descent:
+            reached: float = yield DevLoss(lever.coefficients(alphas + length * step))
+            if reached <= loss + 1e-4 * length * descent:
                 return float(length)
         return 0.0
 
 
-def _check(tuner: Tuner, whole: Mapping[str, int], finite: Sequence[str]) -> None:
-    """Raise unless these fields are whole numbers from a least one on, or numbers not below 0."""
-    for name, least in whole.items():
+def _check(tuner: Tuner, integers: Mapping[str, int], finite: Sequence[str]) -> None:
+    """Check that `integers` have at least these values, and that `finite` are not below 0."""
+    for name, least in integers.items():
         value = getattr(tuner, name)
         if not (type(value) is int and value >= least):
             raise ValueError(
@@ -178,11 +170,7 @@ def _check(tuner: Tuner, whole: Mapping[str, int], finite: Sequence[str]) -> Non
 
 
 def tuner_of(spec: Tuner | str | Mapping[str, Any]) -> Tuner:
-    """Return the tuner that a run file means: a name, or a name with arguments.
-
-    >>> tuner_of({"name": "descent", "steps": 5})
-    Descent(steps=5, lr=0.005, momentum=0.5, batch=None)
-    """
+    """Return the tuner of a run file: a name, or a name with arguments."""
     if isinstance(spec, Tuner):
         return spec
     tuners: dict[str, Callable[..., Tuner]] = {
@@ -198,7 +186,7 @@ def tuner_of(spec: Tuner | str | Mapping[str, Any]) -> Tuner:
 
 
 def newton_step(hessian: Floats, gradient: Floats, reach: float, flat: float) -> Floats:
-    """-(|H| + μ)⁺ g with the least μ ≥ 0 that keeps it within reach; flat directions left out."""
+    """Return -(|H| + μ)⁺ g without flat directions, with the least μ ≥ 0 within reach."""
     curvatures, axes = np.linalg.eigh(hessian)
     sizes = np.abs(curvatures)
     steep = sizes > flat * sizes.max()

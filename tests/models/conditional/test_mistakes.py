@@ -9,7 +9,7 @@ from transformers import BertConfig, BertForSequenceClassification, GPT2Config, 
 
 from taskmix.errors import UserError
 from taskmix.models.conditional import ConditionalSpec, condition
-from taskmix.models.conditional.spec import checked
+from taskmix.models.spec import checked
 
 TINY = {"vocab_size": 10, "hidden_size": 8, "num_hidden_layers": 1, "intermediate_size": 8}
 

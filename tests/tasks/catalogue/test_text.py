@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from taskmix.errors import UserError
-from taskmix.tasks.catalogue import find, find_late
+from taskmix.tasks.catalogue import find
 from taskmix.tasks.catalogue.text import TEXT
 from taskmix.tasks.files import inputs
 from taskmix.tasks.kinds import Generate
@@ -77,7 +77,7 @@ def test_noise_has_the_words_of_real_texts_in_another_order(data: Path) -> None:
 def test_a_file_of_beginnings_is_gone_on_from(data: Path, tmp_path: Path) -> None:
     path = tmp_path / "new.tsv"
     path.write_text("index\tquestion\tsentence\n0\tWho?\tOnce upon\n")
-    [row] = inputs(find_late("text/wikipedia", data), path).rows()
+    [row] = inputs(find("text/wikipedia", data), path).rows()
     assert row == PromptRow(2, "Once upon")
 
 
@@ -91,7 +91,7 @@ def test_the_template_needs_no_files() -> None:
 
 def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"task text/captions: no file .*train\.jsonl"):
-        find("text/captions", tmp_path)
+        find("text/captions", tmp_path).split("train").rows()
 
 
 def test_there_are_twelve_domains() -> None:

@@ -8,22 +8,22 @@ import numpy as np
 import pytest
 import torch
 
+from memory import Memory
 from taskmix.errors import UserError
-from taskmix.tasks.column_map import ColumnMap
 from taskmix.tasks.encoding import Encoded, encode
 from taskmix.tasks.files import from_files
 from taskmix.tasks.kinds import Generate
 from taskmix.tasks.metrics import GREEDY_MATCH, PERPLEXITY
 from taskmix.tasks.rows import PromptRow, Row
+from taskmix.tasks.shapes import ColumnMap
 from taskmix.tasks.tokenizer import Tokenizer
-from memory import Memory
 
 TEXTS = ["the cat sat on a mat with one dog", "where was the dog? it was here."] * 5
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "with", "one", "dog", "where", "was", "it", "here"]
 
 
 def tokenizer(max_length: int = 16) -> Tokenizer:
-    return Tokenizer.train_to_write(TEXTS, 300, max_length)
+    return Tokenizer.train_generator(TEXTS, 300, max_length)
 
 
 def encoded(rows: Sequence[Row], kind: Generate, words: Tokenizer, cache: Path) -> Encoded:

@@ -133,7 +133,7 @@ class TestChoose(KindConformance):
 
 
 def to_write():
-    return Tokenizer.train_to_write([text(at) for at in PLACES], 300, max_length=64)
+    return Tokenizer.train_generator([text(at) for at in PLACES], 300, max_length=64)
 
 
 class TestGenerate(KindConformance):

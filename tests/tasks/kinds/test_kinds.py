@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from memory import Memory
 from taskmix.errors import UserError
 from taskmix.tasks.batches import in_order
 from taskmix.tasks.encoding import Encoded, encode
@@ -33,7 +34,6 @@ from taskmix.tasks.rows import (
     WordsRow,
 )
 from taskmix.tasks.tokenizer import Tokenizer
-from memory import Memory
 
 TOKENIZER = Tokenizer.train(["the cat sat on a mat with one dog"] * 9, 200, max_length=16)
 Item = dict[str, torch.Tensor]

@@ -10,13 +10,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memory import Memory
 from taskmix.errors import UserError
 from taskmix.tasks.encoding import Encoded, encode
 from taskmix.tasks.kinds import Choose, Kind, Span, Tag
 from taskmix.tasks.parts import Split
 from taskmix.tasks.rows import Answer, ChoiceRow, QuestionRow, WordsRow
 from taskmix.tasks.tokenizer import Tokenizer
-from memory import Memory
 
 TOKENIZER = Tokenizer.train(["the cat sat on a mat with one dog"] * 9, 200, max_length=12)
 Item = dict[str, torch.Tensor]

@@ -1,21 +1,37 @@
-"""Turning a pretrained encoder into a conditioned one."""
+"""Conditioning a pretrained encoder on the task."""
 
 from collections.abc import Sequence
 from typing import Any
 
+import transformers
+from torch import nn
 from transformers import PreTrainedModel
 
 from taskmix.errors import UserError
-from taskmix.models.conditional.alignment import DiagonalAlignment, MatrixAlignment
-from taskmix.models.conditional.attention import ConditionalAttention, default_blocks
-from taskmix.models.conditional.bottleneck import ConditionalBottleneck
-from taskmix.models.conditional.embeddings import TaskEmbeddings
 from taskmix.models.conditional.encoder import ConditionalEncoder
-from taskmix.models.conditional.families import check_family, layers_of, positions_of
-from taskmix.models.conditional.film import seeded
-from taskmix.models.conditional.layer import ConditionalLayer
-from taskmix.models.conditional.norm import ConditionalNorm
-from taskmix.models.conditional.spec import PARTS, ConditionalSpec, checked
+from taskmix.models.conditional.modules import (
+    ConditionalAttention,
+    ConditionalBottleneck,
+    ConditionalLayer,
+    ConditionalNorm,
+    DiagonalAlignment,
+    MatrixAlignment,
+    TaskEmbeddings,
+    default_blocks,
+    seeded,
+)
+from taskmix.models.encoders import max_positions, without_pooler
+from taskmix.models.frozen import freeze_layers, layer_stack
+from taskmix.models.spec import PARTS, ConditionalSpec, checked
+
+FAMILIES = {
+    "bert": "BertModel",
+    "camembert": "CamembertModel",
+    "electra": "ElectraModel",
+    "roberta": "RobertaModel",
+    "xlm-roberta": "XLMRobertaModel",
+}
+"""The encoder classes that can be conditioned, all built of BERT's modules, by `model_type`."""
 
 
 def condition(
@@ -37,8 +53,8 @@ def condition(
         tasks: the names of the tasks, in the order of their ids.
         parts: which of `attention`, `alignment`, `norm` and `bottleneck`.
         freeze: the lower layers that are not trained: a count, or a share such as 0.5.
-        seed: of the new modules' first weights. A module's depend on its part and layer, a task
-            embedding's on the task's name, and neither on what else there is.
+        seed: of the new modules' initial weights. Those of a module depend on its part and layer,
+            those of a task embedding on the task's name, and neither on the other modules.
         options: `rank`, `layout`, `alignment`, `blocks`, `per_head`, `bottleneck_width` and
             `start`, as in `ConditionalSpec`.
 
@@ -60,43 +76,46 @@ def condition(
 def build(
     encoder: PreTrainedModel, tasks: Sequence[str], spec: ConditionalSpec, seed: int = 0
 ) -> ConditionalEncoder:
-    """Return the encoder conditioned as the spec says; see `condition`.
-
-    Args:
-        encoder: the pretrained encoder.
-        tasks: the names of the tasks, in the order of their ids.
-        spec: how it is conditioned.
-        seed: of the new modules' first weights.
-    """
-    check_family(encoder)
+    """Condition an encoder as the spec says; see `condition`."""
+    _check_family(encoder)
     width: int = encoder.config.hidden_size
     if spec.rank != "full" and spec.rank > width:
         raise UserError(f"rank: expected 1 to {width}, the encoder's width, found {spec.rank}")
-    if getattr(encoder, "pooler", None) is not None:
-        setattr(encoder, "pooler", None)  # noqa: B010 (its type knows no None)
+    layers = len(layer_stack(encoder))
+    count = spec.layers_frozen(layers)
     result = ConditionalEncoder(
-        encoder,
+        without_pooler(encoder),
         TaskEmbeddings(tasks, width, seed),
         _alignment(encoder, spec, seed),
-        [_layer(encoder, spec, number, seed) for number in range(len(layers_of(encoder)))],
+        [_layer(encoder, spec, number, layers, seed) for number in range(layers)],
         spec,
     )
     result.to(device=encoder.device, dtype=encoder.dtype)
-    freeze_layers(encoder, spec)
+    if spec.freeze:
+        freeze_layers(encoder, count)
+        if isinstance(projection := getattr(encoder, "embeddings_project", None), nn.Module):
+            projection.requires_grad_(requires_grad=False)
     return result.train(encoder.training)
 
 
-def freeze_layers(encoder: PreTrainedModel, spec: ConditionalSpec) -> None:
-    """Freeze the embeddings and the lower layers that the spec says, and nothing else."""
-    layers: Any = layers_of(encoder)
-    count = spec.layers_frozen(len(layers))
-    if not spec.freeze:
-        return
-    for name, module in encoder.named_children():
-        if name.startswith("embeddings"):
-            module.requires_grad_(requires_grad=False)
-    for layer in layers[:count]:
-        layer.requires_grad_(requires_grad=False)
+def _check_family(encoder: object) -> None:
+    """Raise unless this encoder can be conditioned."""
+    config = getattr(encoder, "config", None)
+    name = FAMILIES.get(str(getattr(config, "model_type", None)))
+    if name is None or not isinstance(encoder, getattr(transformers, name)):
+        raise UserError(
+            f"encoder: expected one of {', '.join(sorted(FAMILIES.values()))}, "
+            f"found {type(encoder).__name__}"
+        )
+    assert isinstance(encoder, PreTrainedModel)
+    if encoder.config.is_decoder:
+        raise UserError("encoder: expected an encoder, found a decoder (config.is_decoder)")
+    attention = encoder.config._attn_implementation
+    if attention != "sdpa":
+        raise UserError(
+            f"encoder: expected attn_implementation='sdpa', found {attention!r}; "
+            "load the encoder with that option"
+        )
 
 
 def _alignment(
@@ -110,15 +129,12 @@ def _alignment(
 
 
 def _layer(
-    encoder: PreTrainedModel, spec: ConditionalSpec, number: int, seed: int
+    encoder: PreTrainedModel, spec: ConditionalSpec, number: int, layers: int, seed: int
 ) -> ConditionalLayer:
-    """Return the conditional modules of one layer, where the paper has them.
-
-    Attention biases are in all layers, conditional norms in the upper half, and the bottleneck is
-    in the last layer or, with a side stream, beside every layer.
-    """
+    """Make the conditional modules of one layer."""
+    # As in the paper, attention biases are in all layers, conditional norms in the upper half, and
+    # the bottleneck is in the last layer or, with a side stream, beside every layer.
     width: int = encoder.config.hidden_size
-    layers = len(layers_of(encoder))
     attention, norms, bottleneck = None, [], None
     if "attention" in spec.parts:
         with seeded(seed, "attention", number):
@@ -138,7 +154,8 @@ def _layer(
 
 def _attention(encoder: PreTrainedModel, spec: ConditionalSpec) -> ConditionalAttention:
     config = encoder.config
-    positions = positions_of(config)
+    positions = max_positions(config)
+    assert positions is not None
     blocks = default_blocks(positions) if spec.blocks is None else spec.blocks
     heads: int = config.num_attention_heads if spec.per_head else 1
     return ConditionalAttention(config.hidden_size, positions, blocks, heads, spec.rank, spec.start)

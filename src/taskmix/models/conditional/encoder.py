@@ -12,11 +12,15 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from taskmix.errors import UserError
-from taskmix.models.conditional.alignment import DiagonalAlignment, MatrixAlignment
-from taskmix.models.conditional.embeddings import TaskEmbeddings, random_row
-from taskmix.models.conditional.families import layers_of
-from taskmix.models.conditional.layer import ConditionalLayer
-from taskmix.models.conditional.spec import ConditionalSpec
+from taskmix.models.conditional.modules import (
+    ConditionalLayer,
+    DiagonalAlignment,
+    MatrixAlignment,
+    TaskEmbeddings,
+    random_row,
+)
+from taskmix.models.frozen import layer_stack
+from taskmix.models.spec import ConditionalSpec
 
 
 class ConditionalEncoder(nn.Module):
@@ -29,9 +33,9 @@ class ConditionalEncoder(nn.Module):
     Args:
         encoder: the pretrained encoder; it becomes part of this module.
         task_embeddings: the table of task embeddings.
-        alignment: what stands behind the encoder's embeddings.
-        conditions: what conditions each layer.
-        spec: what it was made from.
+        alignment: between the encoder's embeddings and its first layer.
+        conditions: the conditional modules of each layer.
+        spec: the options that it was made with.
     """
 
     def __init__(
@@ -47,6 +51,7 @@ class ConditionalEncoder(nn.Module):
         self.task_embeddings = task_embeddings
         self.alignment = alignment
         self.conditions = nn.ModuleList(conditions)
+        self._stack = layer_stack(encoder)
         self.spec = spec
 
     @property
@@ -61,8 +66,8 @@ class ConditionalEncoder(nn.Module):
 
     def ids(self, tasks: Sequence[str]) -> Tensor:
         """Return the ids of named tasks, one a sequence, shape `(sequences,)`."""
-        places = [self.task_embeddings.index(task) for task in tasks]
-        return torch.tensor(places, device=self.task_embeddings.row(self.tasks[0]).device)
+        ids = [self.task_embeddings.index(task) for task in tasks]
+        return torch.tensor(ids, device=self.task_embeddings.row(self.tasks[0]).device)
 
     def forward(
         self,
@@ -79,25 +84,24 @@ class ConditionalEncoder(nn.Module):
 
         Args:
             input_ids: shape `(sequences, tokens)`.
-            attention_mask: 1 where there is a token, shape `(sequences, tokens)`; None if
-                everywhere.
-            task_ids: places in `tasks`, shape `(sequences,)`.
+            attention_mask: 1 at tokens, shape `(sequences, tokens)`; None if everywhere.
+            task_ids: indices in `tasks`, shape `(sequences,)`.
             token_type_ids: 1 in the second text of a pair, shape `(sequences, tokens)`.
             position_ids: shape `(sequences, tokens)`; the encoder's own if None.
-            fixed: what `fixed_states` gave for this batch; the fixed layers are not run then.
-            output_hidden_states: return also what enters each layer and leaves the last.
+            fixed: the output of `fixed_states` for this batch, in place of running those layers.
+            output_hidden_states: return also the input of each layer.
 
         Returns:
             `last_hidden_state`, shape `(sequences, tokens, width)`, and `hidden_states`.
         """
         codes = self.task_embeddings(task_ids)
-        first = 0 if fixed is None else self.fixed_layers
-        hidden = fixed
-        if hidden is None:
-            hidden = self._embed(input_ids, token_type_ids, position_ids, codes)
-        # Where only the last states are asked for, the others are let go on the way.
-        running = self._layers(hidden, attention_mask, codes, first)
-        states: Any = deque(running, maxlen=None if output_hidden_states else 1)
+        if fixed is None:
+            embedded = self._embedded(input_ids, token_type_ids, position_ids)
+            outputs = self._layers(self._aligned(embedded, codes), attention_mask, codes, 0)
+        else:
+            outputs = self._layers(fixed, attention_mask, codes, self.fixed_layers)
+        # Where only the last states are wanted, the others are freed on the way.
+        states: Any = deque(outputs, maxlen=None if output_hidden_states else 1)
         return BaseModelOutput(
             last_hidden_state=states[-1],
             hidden_states=tuple(states) if output_hidden_states else None,
@@ -111,21 +115,17 @@ class ConditionalEncoder(nn.Module):
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
     ) -> Tensor:
-        """Return what the lowest `fixed_layers` layers give, to be kept and passed as `fixed`.
+        """Return the output of the lowest `fixed_layers` layers, to be passed as `fixed`.
 
-        Args:
-            input_ids: shape `(sequences, tokens)`.
-            attention_mask: as in `forward`.
-            task_ids: places in `tasks`, shape `(sequences,)`.
-            token_type_ids: as in `forward`.
-            position_ids: as in `forward`.
+        The arguments are those of `forward`.
         """
         count = self.fixed_layers
         if not count:
             raise UserError("fixed_states: expected fixed layers, found none in this encoder")
         codes = self.task_embeddings(task_ids)
         with torch.no_grad():
-            hidden = self._embed(input_ids, token_type_ids, position_ids, codes)
+            embedded = self._embedded(input_ids, token_type_ids, position_ids)
+            hidden = self._aligned(embedded, codes)
             *_, hidden = self._layers(hidden, attention_mask, codes, 0, count)
         return hidden
 
@@ -133,29 +133,13 @@ class ConditionalEncoder(nn.Module):
     def entering(
         self, input_ids: Tensor, task_ids: Tensor, token_type_ids: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return what the embeddings give, and what of it enters the first layer: aligned.
+        """Return the embeddings before and after alignment, each `(sequences, tokens, width)`.
 
-        Args:
-            input_ids: shape `(sequences, tokens)`.
-            task_ids: places in `tasks`, shape `(sequences,)`.
-            token_type_ids: as in `forward`.
-
-        Returns:
-            Both of shape `(sequences, tokens, width)`; the same where there is no alignment.
+        The arguments are those of `forward`; without an alignment both outputs are the same.
         """
         codes = self.task_embeddings(task_ids)
         embedded = self._embedded(input_ids, token_type_ids, None)
         return embedded, self._aligned(embedded, codes)
-
-    def _embed(
-        self,
-        input_ids: Tensor,
-        token_type_ids: Tensor | None,
-        position_ids: Tensor | None,
-        codes: Tensor,
-    ) -> Tensor:
-        """Return what enters the first layer."""
-        return self._aligned(self._embedded(input_ids, token_type_ids, position_ids), codes)
 
     def _aligned(self, hidden: Tensor, codes: Tensor) -> Tensor:
         return hidden if self.alignment is None else self.alignment(hidden, codes)
@@ -179,7 +163,7 @@ class ConditionalEncoder(nn.Module):
         first: int,
         end: int | None = None,
     ) -> Iterator[Tensor]:
-        """Yield what enters layer `first`, each layer up to `end`, and leaves the last of them."""
+        """Yield the input of each layer from `first` up to `end`, and the output of the last."""
         mask = _bool_mask(attention_mask)
         # Section 2.1.4: f_j = f_{j-1} + Bottleneck_j(z, h_j + f_{j-1}), f_0 = 0, and the encoder
         # gives h + f of the last layer. The paper's code has no f_{j-1} in front and no h at the
@@ -188,26 +172,30 @@ class ConditionalEncoder(nn.Module):
         pairs = self.layers()[first:end]
         yield hidden
         for number, (layer, condition) in enumerate(pairs, 1):
-            hidden = condition(layer, hidden, mask, codes)
+            hidden = condition(hidden, layer, mask, codes)
             if condition.side is not None:
-                side = _onward(side, condition.side(_onward(side, hidden), codes))
-            yield _onward(side, hidden) if number == len(pairs) else hidden
+                side = _add(side, condition.side(_add(side, hidden), codes))
+            yield _add(side, hidden) if number == len(pairs) else hidden
 
     def layers(self) -> list[tuple[Any, ConditionalLayer]]:
-        """Return the encoder's layers, each with what conditions it, the lowest first."""
+        """Return the encoder's layers, each with its conditional modules, the lowest first."""
         conditions = [layer for layer in self.conditions if isinstance(layer, ConditionalLayer)]
-        return list(zip(layers_of(self.encoder), conditions, strict=True))
+        return list(zip(self._stack, conditions, strict=True))
+
+    @property
+    def has_side_stream(self) -> bool:
+        """Whether bottlenecks beside the layers make a side stream."""
+        return any(condition.side for _, condition in self.layers())
 
     @property
     def fixed_layers(self) -> int:
-        """How many of the lowest layers are a fixed function of the inputs and the task.
+        """The number of lowest layers that are a fixed function of the inputs and the task.
 
-        What they give can be kept for an example and need not be computed again. Alignment behind
-        the embeddings, attention biases and side streams leave no layer fixed as long as they or
-        the task embeddings train.
+        Their output for an example can be cached. Alignment behind the embeddings, attention biases
+        and side streams leave no layer fixed as long as they or the task embeddings train.
         """
         lowest = self.lowest_trained
-        if lowest is not None and any(condition.side for _, condition in self.layers()):
+        if lowest is not None and self.has_side_stream:
             return 0
         names = [name for name, _ in self._in_order()]
         below = names if lowest is None else names[: names.index(lowest)]
@@ -215,38 +203,33 @@ class ConditionalEncoder(nn.Module):
 
     @property
     def fixed_by_task(self) -> bool:
-        """Whether what the fixed layers give depends on the task."""
+        """Whether the output of the fixed layers depends on the task."""
         added = {id(p) for p in self.parameters()} - {id(p) for p in self.encoder.parameters()}
         return any(id(p) in added for module in self.fixed_modules() for p in module.parameters())
 
     def fixed_modules(self) -> list[nn.Module]:
-        """Return the modules up to the last fixed layer, in the order of running."""
+        """Return the modules up to the last fixed layer, in the order of execution."""
         count = self.fixed_layers
         if not count:
             return []
-        found = []
-        for name, module in self._in_order():
-            found.append(module)
-            if name == f"encoder.encoder.layer.{count - 1}":
-                break
-        return found
+        names, modules = zip(*self._in_order(), strict=True)
+        return list(modules[: names.index(f"encoder.encoder.layer.{count - 1}") + 1])
 
     @property
     def lowest_trained(self) -> str | None:
-        """The name of the first module, in the order of running, that training changes.
+        """The name of the first module, in the order of execution, that training changes.
 
-        A conditional module is changed also by training a task's embedding. None if nothing is
-        trained.
+        Training a task's embedding also changes a conditional module. None if nothing is trained.
         """
-        moving = _trains(self.task_embeddings)
+        embeddings_train = _trains(self.task_embeddings)
         for name, module in self._in_order():
             conditional = not name.startswith("encoder.") and any(True for _ in module.parameters())
-            if _trains(module) or (moving and conditional):
+            if _trains(module) or (embeddings_train and conditional):
                 return name
         return None
 
     def _in_order(self) -> Iterator[tuple[str, nn.Module]]:
-        """Yield the modules by name, in the order of running: a layer behind what changes it."""
+        """Yield the modules by name, in the order of execution: a layer after its conditions."""
         encoder: Any = self.encoder
         yield "encoder.embeddings", encoder.embeddings
         if hasattr(encoder, "embeddings_project"):
@@ -258,7 +241,7 @@ class ConditionalEncoder(nn.Module):
             yield f"encoder.encoder.layer.{number}", layer
 
     def train(self, mode: bool = True) -> Self:
-        """Turn dropout on or off, but in the layers that are fixed."""
+        """Turn dropout on or off, except in the fixed layers."""
         super().train(mode)
         for module in self.fixed_modules():
             module.eval()
@@ -267,8 +250,8 @@ class ConditionalEncoder(nn.Module):
     def add_task(self, task: str, row: Tensor | str | None = None, seed: int = 0) -> nn.Parameter:
         """Add a task; the others' outputs keep every bit.
 
-        An optimiser that exists has to be told of the new parameter. To train the new task alone,
-        freeze the rest: `encoder.requires_grad_(False)` and then `row.requires_grad_(True)`.
+        An existing optimiser does not know the new parameter: add it there. To train the new task
+        alone, freeze the rest: `encoder.requires_grad_(False)`, then `row.requires_grad_(True)`.
 
         Args:
             task: its name.
@@ -289,31 +272,41 @@ class ConditionalEncoder(nn.Module):
     def fold(self, task: str) -> PreTrainedModel:
         """Return a plain transformers encoder with this encoder's function for one task.
 
-        See `taskmix.models.conditional.folding.fold`.
+        In evaluation mode it is the same function, up to rounding: a diagonal alignment is folded
+        into the embeddings' last linear step, conditional norms become plain ones, and the
+        bottleneck of the base layout, which is linear, is folded into the last layer's feed-forward
+        part. Dropout in training would apply at other places, so use the result for inference or
+        for a new training. Attention biases, an alignment matrix and a side stream have no place in
+        a plain encoder and raise an error; `only` keeps them and folds the rest.
         """
         from taskmix.models.conditional.folding import fold
 
         return fold(self, task)
 
     def only(self, task: str) -> "ConditionalEncoder":
-        """Return a conditioned encoder for one task, with all that can be folded folded.
+        """Return a conditioned encoder for one task, with every part folded that `fold` can fold.
 
-        See `taskmix.models.conditional.folding.only`.
+        The other parts keep their generators, so that the result can be trained; it has one task,
+        whose id is 0.
         """
         from taskmix.models.conditional.folding import only
 
         return only(self, task)
 
     def save_pretrained(self, folder: str | PathLike[str]) -> None:
-        """Write the encoder into a folder; see `taskmix.models.conditional.folder.save`."""
-        from taskmix.models.conditional.folder import save
+        """Write the encoder into a folder.
+
+        The pretrained part is in `config.json` and `model.safetensors`, as transformers writes it;
+        the rest in `conditional.json` (tasks and options) and `conditional.safetensors`.
+        """
+        from taskmix.models.conditional.saving import save
 
         save(self, Path(folder))
 
     @classmethod
     def from_pretrained(cls, folder: str | PathLike[str]) -> "ConditionalEncoder":
-        """Return the encoder of a folder, in evaluation mode; no code of the folder runs."""
-        from taskmix.models.conditional.folder import load
+        """Load an encoder in evaluation mode; no code of the folder runs."""
+        from taskmix.models.conditional.saving import load
 
         return load(Path(folder))
 
@@ -325,7 +318,7 @@ def _bool_mask(attention_mask: Tensor | None) -> Tensor | None:
     return attention_mask.bool()[:, None, None, :]
 
 
-def _onward(side: Tensor | None, more: Tensor) -> Tensor:
+def _add(side: Tensor | None, more: Tensor) -> Tensor:
     return more if side is None else side + more
 
 

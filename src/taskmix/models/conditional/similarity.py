@@ -1,4 +1,4 @@
-"""How alike the inputs of tasks are: covariance similarity (Wu et al. 2020)."""
+"""Covariance similarity of the inputs of tasks (Wu et al. 2020)."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from torch import Tensor
 from taskmix.errors import UserError
 
 SHARE = 0.99
-"""How much of a covariance its approximation of low rank holds, in the paper."""
+"""The share of a covariance that its low-rank approximation holds, in the paper."""
 
 
 def covariance_similarity(first: Tensor, second: Tensor, share: float = SHARE) -> float:
@@ -23,9 +23,9 @@ def covariance_similarity(first: Tensor, second: Tensor, share: float = SHARE) -
     is below 1: 1/√r for r directions of equal size.
 
     Args:
-        first: a task's inputs, shape `(rows, width)`: in the paper what enters the first layer.
-        second: another's, shape `(rows, width)`, of as many or as few rows as there are.
-        share: how much of each covariance to keep.
+        first: a task's inputs, shape `(rows, width)`: in the paper the inputs of the first layer.
+        second: another task's, shape `(rows, width)`; the numbers of rows may differ.
+        share: of each covariance to keep.
 
     >>> x = torch.eye(4)
     >>> covariance_similarity(x, x), covariance_similarity(x[:2], x[2:])
@@ -39,7 +39,7 @@ def covariance_similarities(inputs: Sequence[Tensor], share: float = SHARE) -> T
 
     Args:
         inputs: each task's inputs, shape `(rows, width)`.
-        share: how much of each covariance to keep.
+        share: of each covariance to keep.
     """
     roots = [_root(x, share) for x in inputs]
     table = [[_similarity(one, other) for other in roots] for one in roots]
@@ -50,7 +50,7 @@ def mean_similarities(similarities: Tensor) -> Tensor:
     """Return each task's mean similarity to the others: CovSim_i of equation 7, shape `(tasks,)`.
 
     Args:
-        similarities: as `covariance_similarities` gives them, for at least two tasks.
+        similarities: the output of `covariance_similarities` for at least two tasks.
     """
     if len(similarities) < 2:
         raise UserError(f"similarities: expected at least 2 tasks, found {len(similarities)}")
@@ -76,7 +76,7 @@ def _root(x: Tensor, share: float) -> Tensor:
     held = values.clamp(min=0).flip(0).cumsum(0)
     if not held[-1] > 0:
         raise UserError("inputs: expected some that are not zero, found only zeros")
-    # A hair of slack: with a share of 1 the last of the sums may miss it by a rounding.
+    # With a share of 1 the last of the sums may miss it by a rounding error.
     rank = 1 + int((held < held[-1] * share * (1 - 1e-12)).sum())
     return root.flip(1)[:, :rank]
 

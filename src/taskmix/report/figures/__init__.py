@@ -1,17 +1,9 @@
-"""One figure a file; each function returns a plotly figure.
+"""Figures: each function returns a plotly figure, each has a caption beside it."""
 
-A family of deciders has a figure of its own: a module with `draw(history)` and a `CAPTION`, which
-`taskmix.families` names.
-"""
-
-from taskmix.report.figures.convergence import convergence
-from taskmix.report.figures.dev_scores import dev_scores
-from taskmix.report.figures.differences import differences
-from taskmix.report.figures.ratio_map import ratio_map
-from taskmix.report.figures.score_bands import score_bands
-from taskmix.report.figures.search_history import search_history
-from taskmix.report.figures.training_loss import training_loss
-from taskmix.report.figures.utilities import utilities
+from taskmix.report.figures.autosem import ratio_map, search_history, utilities
+from taskmix.report.figures.comparison import differences, score_bands
+from taskmix.report.figures.deciders import selection, shares, weighting
+from taskmix.report.figures.run import convergence, dev_scores, training_loss
 
 __all__ = [
     "convergence",
@@ -20,6 +12,9 @@ __all__ = [
     "ratio_map",
     "score_bands",
     "search_history",
+    "selection",
+    "shares",
     "training_loss",
     "utilities",
+    "weighting",
 ]

@@ -1,11 +1,9 @@
-"""AutoSeM (Guo, Pasunuru and Bansal 2019): which tasks help a primary task, and in what ratio."""
+"""AutoSeM (Guo, Pasunuru and Bansal 2019): the tasks that help a primary task, and their ratio."""
 
-from taskmix.studies.autosem.final import FinalRun
 from taskmix.studies.autosem.pipeline import AutosemResult, autosem
 from taskmix.studies.autosem.search import Search, Tried
-from taskmix.studies.autosem.selection import SelectedTasks
-from taskmix.studies.autosem.settings import AutosemSettings
-from taskmix.studies.autosem.spent import StageCost
+from taskmix.studies.autosem.settings import AutosemSettings, StageCost
+from taskmix.studies.autosem.stages import FinalRun, SelectedTasks
 
 __all__ = [
     "AutosemResult",

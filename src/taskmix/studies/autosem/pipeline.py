@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING, Any
 from taskmix.config import RunConfig
 from taskmix.files import write_whole
 from taskmix.search.ratios import Ratio
-from taskmix.studies.autosem.final import FinalRun, train
-from taskmix.studies.autosem.search import Search, Tried, search
-from taskmix.studies.autosem.selection import SelectedTasks, select
-from taskmix.studies.autosem.settings import AutosemSettings, Plan, made_plan, name_of
-from taskmix.studies.autosem.spent import StageCost
+from taskmix.studies.autosem.search import Search, Tried, search_ratios
+from taskmix.studies.autosem.settings import (
+    AutosemSettings,
+    Plan,
+    StageCost,
+    checked_plan,
+)
+from taskmix.studies.autosem.stages import FinalRun, SelectedTasks, select, train_finals
 from taskmix.studies.storage import default_url, open_storage
-from taskmix.studies.workers import helpers
+from taskmix.studies.workers import Runner, helpers
+from taskmix.tables import Column, Row, Table, hundredths
 
 if TYPE_CHECKING:
     from torch import nn
@@ -28,13 +32,13 @@ RESULT = "autosem.json"
 
 @dataclass(frozen=True)
 class AutosemResult:
-    """What an AutoSeM study came to.
+    """The result of an AutoSeM study.
 
     Args:
         primary: the task that the others were to help.
-        selection: which candidates help.
-        search: which ratios were tried.
-        finals: the trained models.
+        selection: the candidates that help.
+        search: the ratios that were tried.
+        finals: the trainings with the best ratio.
     """
 
     primary: str
@@ -49,7 +53,7 @@ class AutosemResult:
 
     @property
     def spent(self) -> dict[str, StageCost]:
-        """What each stage cost, and the total."""
+        """The cost of each stage, and the total."""
         stages = {
             "selection": self.selection.spent,
             "search": self.search.spent,
@@ -61,15 +65,73 @@ class AutosemResult:
         """Return in a sentence which candidates help, in what ratio, and at what price."""
         best, alone = self.search.best, self.search.alone
         helping = [task for task in self.selection.auxiliaries if best.ratio[task]]
-        ratio = ":".join(str(count) for count in best.ratio.values())
         cost = f"{self.spent['total'].steps:,} steps were spent"
         if not helping:
             return f"No candidate helps {self.primary}: alone it is best, {_of(best)}; {cost}."
         against = f", against {_of(alone)} alone" if alone is not None else ""
         return (
             f"{self.primary} is best with {' and '.join(helping)}, "
-            f"{':'.join(best.ratio)} = {ratio}: {_of(best)}{against}; {cost}."
+            f"{':'.join(best.ratio)} = {best.ratio_text}: {_of(best)}{against}; {cost}."
         )
+
+    def spent_table(self) -> Table:
+        """Return what each stage cost."""
+        headings = ("steps", "examples forward", "examples backward")
+        rows: list[Row] = [
+            [stage, cost.steps, cost.forward, cost.backward] for stage, cost in self.spent.items()
+        ]
+        return Table([Column("stage"), *(Column(name, ",") for name in headings)], rows, totals=1)
+
+    def utilities_tables(self) -> list[Table]:
+        """Return the utility of each task by stage 1; none where there was no such stage."""
+        columns = [
+            Column("task"),
+            Column("utility", ".2f"),
+            Column("95% credible interval"),
+            Column("rounds", ","),
+            Column("selected"),
+        ]
+        marks = {self.primary: "primary"} | dict.fromkeys(self.selection.auxiliaries, "yes")
+        rows: list[Row] = [
+            [u.task, u.mean, f"{u.low:.2f} to {u.high:.2f}", u.pulls, marks.get(u.task, "no")]
+            for u in self.selection.utilities
+        ]
+        return [Table(columns, rows)] if rows else []
+
+    def trials_table(self) -> Table:
+        """Return the mixing ratios that stage 2 tried, the best first."""
+        columns = [
+            Column("ratio " + ":".join(self.search.space.tasks)),
+            Column("trial"),
+            Column("objective", hundredths),
+            Column("steps", ","),
+            Column(""),
+        ]
+        rows: list[Row] = [
+            [trial.ratio_text, trial.number, trial.value, trial.spent.steps, self._mark(trial)]
+            for trial in self.search.ranked()
+        ]
+        return Table(columns, rows)
+
+    def _mark(self, trial: Tried) -> str:
+        if trial.pruned:
+            return "pruned"
+        if trial is self.search.best:
+            return "best"
+        return "primary alone" if trial is self.search.alone else ""
+
+    def finals_table(self) -> Table:
+        """Return the final runs, a row for each seed."""
+        columns = [
+            Column("seed"),
+            Column("objective", hundredths),
+            Column("steps", ","),
+            Column("run folder", left=True),
+        ]
+        rows: list[Row] = [
+            [str(run.seed), run.value, run.spent.steps, str(run.folder)] for run in self.finals
+        ]
+        return Table(columns, rows)
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON-able values."""
@@ -81,13 +143,13 @@ class AutosemResult:
             "primary_alone": None if alone is None else alone.value,
             "final": [{**asdict(run), "folder": str(run.folder)} for run in self.finals],
             "spent": {stage: asdict(cost) for stage, cost in self.spent.items()},
-            "utilities": [asdict(each) for each in self.selection.utilities],
-            "trials": [asdict(each) for each in self.search.tried],
+            "utilities": [asdict(utility) for utility in self.selection.utilities],
+            "trials": [asdict(trial) for trial in self.search.tried],
         }
 
 
 def _of(tried: Tried) -> str:
-    return f"{100 * tried.value:.1f}"
+    return hundredths(tried.value)
 
 
 def autosem(
@@ -105,63 +167,57 @@ def autosem(
     cache: Path | None = None,
     watch: "Callable[[RunConfig, str], Watcher] | None" = None,
 ) -> AutosemResult:
-    """Find which tasks help a primary task and in what ratio, and train with it.
+    """Find the tasks that help a primary task and their mixing ratio, and train with it.
 
     Guo, Pasunuru and Bansal (2019). Stage 1 trains once with Thompson sampling and selects
-    candidates; stage 2 searches mixing ratios with a Gaussian process, each sample a whole run;
-    then the model is trained with the best ratio. Killed anywhere, the same call goes on; and
-    several calls with the same storage share the work.
+    candidates; stage 2 searches mixing ratios with a Gaussian process, one run for each ratio; then
+    the model is trained with the best ratio. The same call resumes a study that was killed, and
+    several calls with the same storage divide the runs among them.
 
     Args:
-        config: what the runs have in common, as `run` takes it; its `budget` is that of a run of
-            stage 2, its `seed` that of both stages.
+        config: the configuration that the runs share, as `run` takes it; its `budget` is that of a
+            run of stage 2, its `seed` that of both stages.
         primary: one of its tasks.
         candidates: tasks of it that may help; all others if None.
-        out: the folder of the runs. Workers on several machines share it, or take up killed trials
-            from their start.
-        settings: how the study is done.
+        out: the folder of the runs. Workers on several machines share it; without a shared folder,
+            a trial whose worker was killed starts again from its beginning.
+        settings: of the study.
         seeds: of the final trainings; the configuration's seed if there are none.
-        storage: URL of the storage; an SQLite file in `out` if None.
-        workers: processes on this machine. With more than one, what is given here is sent to other
-            processes: functions and classes of a module.
-        model: makes the module of one's own that each run starts from.
+        storage: URL of the Optuna storage; an SQLite file in `out` if None.
+        workers: processes on this machine. With more than one, tasks, model and watch are sent to
+            other processes: they have to be functions and classes of a module.
+        model: makes the user's own module that each run starts from.
         tasks: tasks made in Python.
-        cache: the folder for what is computed once, encoded splits above all.
+        cache: the cache folder, for encoded splits above all.
         watch: makes the watcher of each run from its configuration and a title.
     """
     from taskmix.training.run import configured
 
-    asked, folder = configured(config, tasks), Path(out)
-    others = [name for name in map(name_of, asked.tasks) if name != primary]
-    plan = made_plan(
+    shared, folder = configured(config, tasks), Path(out)
+    others = [name for name in shared.task_names if name != primary]
+    plan = checked_plan(
         Plan(
-            asked,
+            shared,
             primary,
             tuple(others if candidates is None else candidates),
             folder,
             storage or default_url(folder),
-            tuple(seeds) or (asked.seed,),
+            tuple(seeds) or (shared.seed,),
             settings or AutosemSettings(),
-            model,
-            tasks,
-            cache,
-            watch,
+            Runner(model, tasks, cache, watch),
         )
     )
     folder.mkdir(parents=True, exist_ok=True)
-    with helpers(workers - 1, follow, plan):
-        result = follow(plan)
+    with helpers(workers - 1, run_stages, plan):
+        result = run_stages(plan)
     write_whole(folder / RESULT, json.dumps(result.to_json(), indent=2) + "\n")
     return result
 
 
-def follow(plan: Plan) -> AutosemResult:
-    """Do a worker's part of a study, from stage to stage, and return the result.
-
-    Args:
-        plan: of the study.
-    """
+def run_stages(plan: Plan) -> AutosemResult:
+    """Run a worker's part of each stage in turn, and return the result of the study."""
     with open_storage(plan.storage) as storage:
         selection = select(plan, storage)
-        found = search(plan, selection, storage)
-        return AutosemResult(plan.primary, selection, found, train(plan, found, storage))
+        search = search_ratios(plan, selection.auxiliaries, selection.utilities, storage)
+        finals = train_finals(plan, search, storage)
+        return AutosemResult(plan.primary, selection, search, finals)

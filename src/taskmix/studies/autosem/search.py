@@ -1,36 +1,32 @@
-"""Stage 2: in what ratio the primary and the selected tasks are mixed."""
+"""Stage 2: search the ratio in which the primary and the selected tasks are mixed."""
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice, product
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taskmix.config import RunConfig
 from taskmix.policies import Utility
-from taskmix.records import UnitRecord
 from taskmix.search import RatioSpace
 from taskmix.search.ratios import Ratio
-from taskmix.studies.autosem.selection import SelectedTasks
-from taskmix.studies.autosem.settings import Plan
-from taskmix.studies.autosem.spent import StageCost
-from taskmix.studies.autosem.warm_start import suggested
+from taskmix.studies.autosem.settings import Plan, StageCost
+from taskmix.studies.shared_study import PlannedTrial, SharedStudy
 from taskmix.studies.storage import Storage
-from taskmix.studies.workers import SharedStudy, Slot
 from taskmix.training.folder import CHECKPOINTS, Scores
 from taskmix.training.objective import objective_value
+from taskmix.training.watching import Watcher
 
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner
     from optuna.trial import FrozenTrial, Trial
 
-FOLDER = "search"
-STARTUP = 4
+STARTUP_TRIALS = 4
 """Trials that are finished before any is pruned."""
 WARMUP = 0.3
-"""The share of the budget that no trial is pruned within."""
+"""The fraction of the budget within which no trial is pruned."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +35,10 @@ class Tried:
 
     Args:
         number: of the trial.
-        ratio: by task, its mini-batches in a turn.
-        value: the objective; of a pruned trial, its last one.
+        ratio: by task, its mini-batches in a cycle.
+        value: of the objective; of a pruned trial, the latest one.
         pruned: whether it was ended early.
-        spent: what it cost.
+        spent: the cost of the trial.
         curve: by step, the objective.
     """
 
@@ -53,13 +49,18 @@ class Tried:
     spent: StageCost
     curve: Mapping[int, float]
 
+    @property
+    def ratio_text(self) -> str:
+        """The ratio as the papers write it, such as 4:0:1."""
+        return ":".join(map(str, self.ratio.values()))
+
 
 @dataclass(frozen=True)
 class Search:
-    """What stage 2 found.
+    """The result of stage 2.
 
     Args:
-        space: the ratios that there are.
+        space: the ratios that were searched.
         tried: those that were tried, in order.
     """
 
@@ -68,133 +69,164 @@ class Search:
 
     @property
     def best(self) -> Tried:
-        """The finished trial with the highest value; of equal ones, the first."""
+        """The finished trial with the highest value; the earliest of equal ones."""
         return self.ranked()[0]
 
     def ranked(self) -> list[Tried]:
-        """Return the trials, finished ones first, the best of them first."""
+        """Return the finished trials, best first, and then the pruned ones, best first."""
         return sorted(self.tried, key=lambda t: (t.pruned, -t.value, t.number))
 
     @property
     def spent(self) -> StageCost:
-        """What all trials cost."""
-        return StageCost.total(each.spent for each in self.tried)
+        """The cost of all trials."""
+        return StageCost.total(trial.spent for trial in self.tried)
 
     @property
     def alone(self) -> Tried | None:
         """The trial of the primary alone, if it was tried."""
-        lone = [t for t in self.tried if sum(t.ratio.values()) == t.ratio[self.space.primary]]
-        return lone[0] if lone else None
+        alone = [t for t in self.tried if sum(t.ratio.values()) == t.ratio[self.space.primary]]
+        return alone[0] if alone else None
 
 
-def search(plan: Plan, selection: SelectedTasks, storage: Storage) -> Search:
-    """Try mixing ratios, each in a whole run; or find that it is done.
-
-    Args:
-        plan: of the study.
-        selection: what stage 1 found.
-        storage: where the study lives.
-    """
+def search_ratios(
+    plan: Plan, auxiliaries: Sequence[str], utilities: Sequence[Utility], storage: Storage
+) -> Search:
+    """Try mixing ratios, each in a run; finished trials are read."""
     settings = plan.settings
-    space = RatioSpace(
-        plan.primary, selection.auxiliaries, settings.primary_range, settings.auxiliary_range
-    )
-    known = first_ratios(plan, space, selection.utilities)
-    slots = _slots(plan, space, known)
-    initial = len(known) if settings.warm_start else min(settings.initial, len(slots))
+    space = RatioSpace(plan.primary, auxiliaries, settings.primary_range, settings.auxiliary_range)
+    fixed = _fixed_ratios(plan, space, utilities)
+    trials = _planned_trials(plan, space, fixed)
+    initial = len(fixed) if settings.warm_start else min(settings.initial, len(trials))
     sampler = space.sampler(seed=plan.config.seed, initial=initial)
-    length = plan.trying(dict.fromkeys(space.tasks, 1)).length
-    pruner = _pruner(length) if settings.prune else None
-    study = SharedStudy(storage, plan.study("search"), sampler, pruner)
-    study.for_purpose(plan.purpose() | {"auxiliaries": list(space.auxiliaries)})
-    study.prepare(slots)
-    study.work(partial(_play, plan, space, study))
-    return Search(space, [_tried(space, trial) for trial in study.finished().values()])
+    pruner = _pruner(plan, space) if settings.prune else None
+    study = SharedStudy(storage, plan.study_name("search"), sampler, pruner)
+    study.check_settings(plan.study_settings() | {"auxiliaries": list(auxiliaries)})
+    study.add_trials(trials)
+    study.run_trials(partial(_run_trial, plan, space, study))
+    return Search(space, [_tried(space, trial) for trial in study.finished_trials().values()])
 
 
-def first_ratios(plan: Plan, space: RatioSpace, utilities: Sequence[Utility]) -> list[Ratio]:
-    """Return the ratios that are known beforehand, the primary alone first.
+def _fixed_ratios(plan: Plan, space: RatioSpace, utilities: Sequence[Utility]) -> list[Ratio]:
+    """Return the ratios that the sampler does not choose.
 
-    What the primary reaches alone is what every other ratio has to beat, so it is always tried.
-
-    Args:
-        plan: of the study.
-        space: the ratios there are.
-        utilities: what stage 1 found.
+    The primary alone is always among them, as the baseline of every other ratio.
     """
     settings = plan.settings
     if settings.without == "search":
-        return space.grid(_most(space, settings.trials))
-    alone = [{space.primary: 1} | dict.fromkeys(space.auxiliaries, 0)]
-    known = [*alone, *(suggested(space, utilities) if settings.warm_start else [])]
-    reachable = [ratio for ratio in known if _inside(space, ratio)]
-    distinct = {tuple(each.values()): each for each in map(space.canonical, reachable)}
+        return space.grid(_count_ratios(space, settings.trials))
+    alone = {space.primary: 1} | dict.fromkeys(space.auxiliaries, 0)
+    ratios = [alone, *(suggested(space, utilities) if settings.warm_start else [])]
+    allowed = [ratio for ratio in ratios if _zeros_allowed(space, ratio)]
+    distinct = {tuple(ratio.values()): ratio for ratio in map(space.canonical, allowed)}
     return list(distinct.values())[: settings.trials]
 
 
-def _inside(space: RatioSpace, ratio: Mapping[str, int]) -> bool:
+def _zeros_allowed(space: RatioSpace, ratio: Mapping[str, int]) -> bool:
     return all(ratio[task] > 0 or low == 0 for task, (low, _) in space.ranges.items())
 
 
-def _slots(plan: Plan, space: RatioSpace, known: Sequence[Ratio]) -> list[Slot]:
-    """Return the trials of the study; the sampler fills those whose ratio is not known."""
+def _planned_trials(plan: Plan, space: RatioSpace, fixed: Sequence[Ratio]) -> list[PlannedTrial]:
+    """Return the trials of the study: those of the fixed ratios, then the sampler's."""
     settings = plan.settings
-    saved = max(0, settings.initial - len(known)) if settings.warm_start else 0
-    count = max(len(known), _most(space, settings.trials - saved))
-    free = [Slot(f"trial-{number}") for number in range(len(known), count)]
-    return [*(Slot(f"trial-{number}", ratio) for number, ratio in enumerate(known)), *free]
+    saved = max(0, settings.initial - len(fixed)) if settings.warm_start else 0
+    count = max(len(fixed), _count_ratios(space, settings.trials - saved))
+    sampled = [PlannedTrial(f"trial-{number}") for number in range(len(fixed), count)]
+    known = [PlannedTrial(f"trial-{number}", ratio) for number, ratio in enumerate(fixed)]
+    return [*known, *sampled]
 
 
-def _most(space: RatioSpace, count: int) -> int:
-    """Return how many different ratios there are, at most `count`."""
-    points = product(*(range(low, high + 1) for low, high in space.ranges.values()))
-    return sum(1 for _ in islice(_different(space, points), count))
-
-
-def _different(space: RatioSpace, points: Iterator[tuple[int, ...]]) -> Iterator[Ratio]:
-    seen = set()
-    for point in points:
+def _count_ratios(space: RatioSpace, limit: int) -> int:
+    """Return the number of different ratios in the space, at most `limit`."""
+    distinct = set()
+    for point in product(*(range(low, high + 1) for low, high in space.ranges.values())):
         ratio = space.canonical(dict(zip(space.tasks, point, strict=True)))
-        if tuple(ratio.values()) not in seen:
-            seen.add(tuple(ratio.values()))
-            yield ratio
+        distinct.add(tuple(ratio.values()))
+        if len(distinct) >= limit:
+            break
+    return len(distinct)
 
 
-def _pruner(length: int) -> "BasePruner":
-    """Return what ends a trial whose best score so far is below the median of the others."""
+def suggested(space: RatioSpace, utilities: Sequence[Utility]) -> list[Ratio]:
+    """Return the ratios that stage 1's rounds suggest, for a warm start.
+
+    They are: each auxiliary alone with the primary, in the proportion of their rounds; all of them
+    together in that proportion; and all in equal parts. Each is the nearest ratio in the space.
+
+    >>> space = RatioSpace("rte", ("qqp", "mnli"))
+    >>> pulls = {"rte": 100, "qqp": 80, "mnli": 20}
+    >>> utilities = [Utility(task, 0.5, 0.3, 0.7, n, 1.0, 1.0) for task, n in pulls.items()]
+    >>> [tuple(ratio.values()) for ratio in suggested(space, utilities)]
+    [(5, 4, 0), (5, 0, 1), (5, 4, 1), (1, 1, 1)]
+    """
+    pulls = {utility.task: float(max(1, utility.pulls)) for utility in utilities}
+    primary = space.primary
+    pairs = [{primary: pulls[primary], task: pulls[task]} for task in space.auxiliaries]
+    together = [{task: pulls[task] for task in space.tasks}] if len(pairs) > 1 else []
+    equal = dict.fromkeys(space.tasks, 1.0)
+    return [nearest(space, weights) for weights in (*pairs, *together, equal)]
+
+
+def nearest(space: RatioSpace, weights: Mapping[str, float]) -> Ratio:
+    """Return the ratio in the space whose shares are nearest to those of the weights.
+
+    >>> nearest(RatioSpace("rte", ("qqp",)), {"rte": 3, "qqp": 0.8})
+    {'rte': 15, 'qqp': 4}
+    """
+    shares = [weights.get(task, 0.0) / sum(weights.values()) for task in space.tasks]
+    low, high = space.primary_range
+    ratios = [_with_primary(space, shares, count) for count in range(low, high + 1)]
+    return space.canonical(min(ratios, key=lambda ratio: _distance(ratio, shares)))
+
+
+def _with_primary(space: RatioSpace, shares: Sequence[float], count: int) -> Ratio:
+    """Return the nearest ratio with this number of mini-batches of the primary."""
+    low, high = space.auxiliary_range
+    per_share = count / max(shares[0], 1e-9)
+    others = [min(max(round(share * per_share), low), high) for share in shares[1:]]
+    return dict(zip(space.tasks, [count, *others], strict=True))
+
+
+def _distance(ratio: Mapping[str, int], shares: Sequence[float]) -> float:
+    total = sum(ratio.values())
+    return sum(
+        abs(count / total - share) for count, share in zip(ratio.values(), shares, strict=True)
+    )
+
+
+def _pruner(plan: Plan, space: RatioSpace) -> "BasePruner":
     from optuna.pruners import MedianPruner
 
-    return MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=int(WARMUP * length))
+    length = plan.trial_config(dict.fromkeys(space.tasks, 1)).length
+    return MedianPruner(n_startup_trials=STARTUP_TRIALS, n_warmup_steps=int(WARMUP * length))
 
 
-def _play(plan: Plan, space: RatioSpace, study: SharedStudy, trial: "Trial") -> float:
+def _run_trial(plan: Plan, space: RatioSpace, study: SharedStudy, trial: "Trial") -> float:
     from optuna import TrialPruned
 
-    with study.alone():  # so that no two workers choose without knowing of each other
+    with study.locked():  # each worker samples with knowledge of the others' ratios
         ratio = space.suggest(trial)
-    config = plan.trying(space.canonical(ratio))
-    folder = folder_of(plan, trial.number)
+    config = plan.trial_config(space.canonical(ratio))
+    folder = trial_folder(plan, trial.number)
     title = f"trial {trial.number}, {':'.join(map(str, ratio.values()))}"
+    reporter = Reporter(trial, config, plan.settings.prune)
     try:
-        done = plan.run(config, folder, title, [Reporter(trial, config, plan.settings.prune)])
+        finished = plan.runner.run(config, folder, title, [reporter])
     except TrialPruned:
-        StageCost.on(folder).note(trial)
-        _tidy(folder)
+        _close_trial(trial, folder)
         raise
-    StageCost.on(folder).note(trial)
-    _tidy(folder)
-    assert done.objective is not None
-    return done.objective
+    _close_trial(trial, folder)
+    assert finished.objective is not None
+    return finished.objective
 
 
-def folder_of(plan: Plan, number: int) -> Path:
-    """Return the run folder of a trial."""
-    return plan.out / FOLDER / f"trial-{number:03d}"
-
-
-def _tidy(folder: Path) -> None:
-    """Remove checkpoints that nobody will go on from: twenty runs would fill a disk with them."""
+def _close_trial(trial: "Trial", folder: Path) -> None:
+    """Store the cost of a trial and remove its checkpoints, which would fill the disk."""
+    StageCost.of_run(folder).store(trial)
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+
+
+def trial_folder(plan: Plan, number: int) -> Path:
+    return plan.out / "search" / f"trial-{number:03d}"
 
 
 def _tried(space: RatioSpace, trial: "FrozenTrial") -> Tried:
@@ -204,39 +236,23 @@ def _tried(space: RatioSpace, trial: "FrozenTrial") -> Tried:
         space.canonical(trial.params),
         trial.value,
         trial.state.name == "PRUNED",
-        StageCost.of(trial),
+        StageCost.of_trial(trial),
         dict(trial.intermediate_values),
     )
 
 
-class Reporter:
-    """A watcher that reports the objective of a run to its trial, and ends a hopeless one.
-
-    Args:
-        trial: to report to.
-        config: of the run, with its objective.
-        prune: whether to ask the study's pruner.
-    """
+class Reporter(Watcher):
+    """A watcher that reports a run's objective to its trial and prunes the trial if asked to."""
 
     def __init__(self, trial: "Trial", config: RunConfig, prune: bool) -> None:
         self._trial = trial
         self._config = config
         self._prune = prune
-        # A run that is taken up again is scored again where it had been scored before.
+        # A resumed run repeats the evaluations after its checkpoint.
         frozen = trial.study.get_trials(deepcopy=False)[trial.number]
         self._reported = set(frozen.intermediate_values)
 
-    def reading(self, task: str, split: str, rows: int) -> None:
-        """Nothing."""
-
-    def working(self, text: str) -> None:
-        """Nothing."""
-
-    def advanced(self, record: UnitRecord) -> None:
-        """Nothing."""
-
     def evaluated(self, step: int, scores: Mapping[str, Scores], score: float, best: bool) -> None:
-        """Report; raise if the trial is hopeless and there are steps left to save."""
         from optuna import TrialPruned
 
         objective: Any = self._config.objective

@@ -1,7 +1,4 @@
-"""The nine tasks of GLUE (Wang et al. 2018), from the files of gluebenchmark.com.
-
-Labels stand in the benchmark's order. Of MNLI's two development sets, `dev` is the matched one.
-"""
+"""The nine tasks of GLUE (Wang et al. 2018), from the files of gluebenchmark.com."""
 
 from taskmix.tasks.catalogue.entry import FilesEntry, Layout
 from taskmix.tasks.kinds import Classify, Kind, Regress
@@ -9,6 +6,7 @@ from taskmix.tasks.metrics import ACCURACY, F1, MATTHEWS, PEARSON, SPEARMAN, Met
 from taskmix.tasks.readers import PlainTsv, Reader
 from taskmix.tasks.shapes import Shape, Texts
 
+# Labels are in the benchmark's order.
 BINARY = Classify(("0", "1"))
 ENTAILMENT = Classify(("entailment", "not_entailment"))
 INFERENCE = Classify(("entailment", "neutral", "contradiction"))

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Self
 
 from taskmix.tasks.catalogue.entry import FilesEntry, Layout
 from taskmix.tasks.cells import name, position
@@ -17,30 +18,35 @@ from taskmix.tasks.metrics import (
     Metric,
 )
 from taskmix.tasks.readers import FileRecord, Jsonl
-from taskmix.tasks.readers.record import brief
+from taskmix.tasks.readers.base import brief
 from taskmix.tasks.rows import ChoiceRow, Mark, TextRow
 from taskmix.tasks.shapes import Shape, Skip, Texts
 
 FILES = {"train": "train.jsonl", "dev": "val.jsonl", "test": "test.jsonl"}
 TRUTH = ("false", "true")
-ASKED = {"cause": "What was the cause?", "effect": "What happened as a result?"}
+QUESTIONS = {"cause": "What was the cause?", "effect": "What happened as a result?"}
 GAP = "@placeholder"
 HIGHLIGHT = "@highlight"
 
 
 @dataclass(frozen=True)
-class Wic:
-    """WiC: is a word used in the same sense in two sentences? The word is marked in both."""
+class _Labelled:
+    """The part that the shapes of SuperGLUE share."""
 
     labelled: bool = True
-    skips = False
 
-    def without_labels(self) -> "Wic":
-        """Return the same shape for a split whose labels are not published."""
+    @property
+    def skips(self) -> bool:
+        return False
+
+    def without_labels(self) -> Self:
         return replace(self, labelled=False)
 
+
+class Wic(_Labelled):
+    """WiC: is a word used in the same sense in two sentences? The word is marked in both."""
+
     def rows(self, record: FileRecord) -> Iterator[TextRow]:
-        """Yield the row that a record holds."""
         yield TextRow(
             at=record.at,
             text=record.text("sentence1"),
@@ -51,23 +57,10 @@ class Wic:
         )
 
 
-@dataclass(frozen=True)
-class Wsc:
-    """WSC: does a pronoun stand for a noun? Both are marked in the text.
-
-    The file counts words, set apart by white space. Where the word at that place is not the one
-    that the file quotes (it happens), the quoted one nearest to it is marked, if there is any.
-    """
-
-    labelled: bool = True
-    skips = False
-
-    def without_labels(self) -> "Wsc":
-        """Return the same shape for a split whose labels are not published."""
-        return replace(self, labelled=False)
+class Wsc(_Labelled):
+    """WSC: does a pronoun stand for a noun? Both are marked in the text."""
 
     def rows(self, record: FileRecord) -> Iterator[TextRow]:
-        """Yield the row that a record holds."""
         text, target = record.text("text"), record.inner("target")
         yield TextRow(
             at=record.at,
@@ -79,23 +72,10 @@ class Wsc:
         )
 
 
-@dataclass(frozen=True)
-class MultiRC:
-    """MultiRC: is this answer to a question about a passage right? A row for each answer.
-
-    A question's answers are a group, scored together; all answers to questions about a text are
-    held out together. A row's id is passage, question and answer.
-    """
-
-    labelled: bool = True
-    skips = False
-
-    def without_labels(self) -> "MultiRC":
-        """Return the same shape for a split whose labels are not published."""
-        return replace(self, labelled=False)
+class MultiRC(_Labelled):
+    """MultiRC: is this answer to a question about a passage right? A row for each answer."""
 
     def rows(self, record: FileRecord) -> Iterator[TextRow]:
-        """Yield the rows that a passage holds."""
         passage = record.inner("passage")
         text = passage.text("text")
         for question in passage.inners("questions"):
@@ -112,53 +92,35 @@ class MultiRC:
                 )
 
 
-@dataclass(frozen=True)
-class Copa:
+class Copa(_Labelled):
     """COPA: which of two sentences is the cause, or the effect, of a third?"""
 
-    labelled: bool = True
-    skips = False
-
-    def without_labels(self) -> "Copa":
-        """Return the same shape for a split whose labels are not published."""
-        return replace(self, labelled=False)
-
     def rows(self, record: FileRecord) -> Iterator[ChoiceRow]:
-        """Yield the row that a record holds."""
-        asked = record.text("question")
-        if asked not in ASKED:
-            raise record.error(f"column 'question' holds {brief(asked)}, expected cause or effect")
+        question = record.text("question")
+        if question not in QUESTIONS:
+            raise record.error(
+                f"column 'question' holds {brief(question)}, expected cause or effect"
+            )
         yield ChoiceRow(
             at=record.at,
-            text=f"{record.text('premise')} {ASKED[asked]}",
+            text=f"{record.text('premise')} {QUESTIONS[question]}",
             choices=(record.text("choice1"), record.text("choice2")),
             label=position(record, "label", 2) if self.labelled else None,
             id=str(record["idx"]),
         )
 
 
-@dataclass(frozen=True)
-class ReCoRD:
+class ReCoRD(_Labelled):
     """ReCoRD: which entity of a passage fills the gap in a sentence? A row for each sentence.
 
-    A choice is the sentence with an entity in its gap; entities of the same name are one choice.
-    The label is the first choice that is right; a name scores if it is any of those accepted. A
-    sentence none of whose answers is an entity is skipped and counted.
+    A sentence none of whose answers is an entity is skipped and counted.
     """
-
-    labelled: bool = True
 
     @property
     def skips(self) -> bool:
-        """Whether a rule of this shape passes over records."""
         return self.labelled
 
-    def without_labels(self) -> "ReCoRD":
-        """Return the same shape for a split whose answers are not published."""
-        return replace(self, labelled=False)
-
     def rows(self, record: FileRecord) -> Iterator[ChoiceRow | Skip]:
-        """Yield the rows that a passage holds."""
         passage = record.inner("passage")
         text = passage.text("text")
         entities = [_entity(entity, text) for entity in passage.inners("entities")]
@@ -172,14 +134,15 @@ class ReCoRD:
         sentence = query.text("query")
         if GAP not in sentence:
             raise query.error(f"the query has no {GAP}")
-        accepted = tuple(dict.fromkeys(_accepted(query))) if self.labelled else ()
-        right = [number for number, each in enumerate(names) if each in accepted]
+        answers = query.inners("answers") if self.labelled else ()
+        accepted = tuple(dict.fromkeys(answer.text("text") for answer in answers))
+        right = [index for index, name in enumerate(names) if name in accepted]
         if self.labelled and not right:
             return Skip("no answer among the entities")
         return ChoiceRow(
             at=query.at,
             text=" ".join(text.replace(HIGHLIGHT, " ").split()),
-            choices=tuple(sentence.replace(GAP, each) for each in names),
+            choices=tuple(sentence.replace(GAP, name) for name in names),
             label=right[0] if self.labelled else None,
             answers=accepted,
             id=str(query["idx"]),
@@ -188,15 +151,11 @@ class ReCoRD:
 
 
 def _entity(entity: FileRecord, text: str) -> str:
-    """Return the name of an entity; the format's spans include their last character."""
+    # The format's spans include their last character.
     start, last = _place(entity, "start"), _place(entity, "end")
     if not start <= last < len(text):
         raise entity.error(f"no entity {start} to {last} in a text of {len(text)} characters")
     return text[start : last + 1]
-
-
-def _accepted(query: FileRecord) -> Iterator[str]:
-    return (answer.text("text") for answer in query.inners("answers"))
 
 
 def _mark(record: FileRecord, which: str) -> Mark:
@@ -215,6 +174,7 @@ def _words(target: FileRecord, text: str, span: str) -> Mark:
     if not there:
         raise target.error(f"{span} {brief(' '.join(quoted))} is not at word {place} of the text")
     start = there[0].start()
+    # The words at the index may not be the quoted ones; then the nearest quoted ones are marked.
     pattern = re.compile(r"\s+".join(map(re.escape, quoted)), re.IGNORECASE)
     nearest = min(
         pattern.finditer(text), key=lambda match: abs(match.start() - start), default=None

@@ -1,4 +1,4 @@
-"""The kinds of task: what rows become, and what outputs mean."""
+"""The kinds of task: how rows are encoded, and how outputs become predictions."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -32,27 +32,19 @@ __all__ = [
 
 
 def kind_class(kind: str | type[Kind], where: str) -> type[Kind]:
-    """Return the class of a kind that a task names, or that it gives itself."""
+    """Return the class of a kind, given by its name or itself."""
     if isinstance(kind, type) and issubclass(kind, Kind):
         return kind
-    kinds = {each.name: each for each in KINDS}
+    kinds = {cls.name: cls for cls in KINDS}
     if kind not in kinds:
         raise unknown("kind", str(kind), kinds, where)
     return kinds[str(kind)]
 
 
 def from_spec(spec: Mapping[str, Any], own: Callable[[str], type[Kind]] | None = None) -> Kind:
-    """Return the kind that `Kind.spec` described.
-
-    Args:
-        spec: what `Kind.spec` gave.
-        own: finds a class of one's own by its `module:Class`.
-
-    >>> from_spec(Classify(("no", "yes")).spec())
-    Classify(labels=('no', 'yes'), marks=0)
-    """
+    """Make a kind from the output of `Kind.spec`; `own` finds a user's class by `module:Class`."""
     name = spec["kind"]
     cls = own(name) if own is not None and ":" in name else kind_class(name, "model")
-    names = [each.name for each in fields(cls)]  # type: ignore[arg-type]
+    names = [column.name for column in fields(cls)]  # type: ignore[arg-type]
     values = {name: spec[name] for name in names if name in spec}
     return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})

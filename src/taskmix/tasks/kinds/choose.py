@@ -1,4 +1,4 @@
-"""One of several texts a row."""
+"""Multiple choice: one of several texts a row."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,11 +8,10 @@ import numpy as np
 
 from taskmix.errors import UserError
 from taskmix.tasks import metrics as m
-from taskmix.tasks.column_map import ColumnMap
-from taskmix.tasks.kinds.base import Columns, Kind, Scored
+from taskmix.tasks.kinds.base import IGNORE_INDEX, Columns, Kind, Scored
 from taskmix.tasks.kinds.texts import cut, only, reader, seconds
 from taskmix.tasks.rows import ChoiceRow, Row
-from taskmix.tasks.shapes import Choices, Shape
+from taskmix.tasks.shapes import Choices, ColumnMap, Shape
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,18 +19,13 @@ if TYPE_CHECKING:
     from taskmix.tasks.encoding import Encoded
     from taskmix.tasks.tokenizer import Tokenizer
 
-UNLABELLED = -100
-
 
 @dataclass(frozen=True)
 class Choose(Kind):
-    """The right one of several ways to go on, of which each row may have another number.
+    """The right one of several continuations, whose number may differ from row to row.
 
-    The model gives each choice, read as a pair with what all share, one number; the choice is a
-    softmax over those of a row. Rows whose choices stand for names (ReCoRD) are scored by these.
-
-    >>> Choose().width
-    1
+    The model has one logit for each choice, encoded as a pair with the text that all share, and a
+    softmax over the choices of a row. Rows whose choices have names (ReCoRD) are scored by these.
     """
 
     name = "choose"
@@ -40,18 +34,15 @@ class Choose(Kind):
 
     @classmethod
     def shape(cls, columns: ColumnMap) -> Shape:
-        """Return texts with several ways to go on."""
         if not columns.choices:
             raise UserError("a choose task needs `choices`, the columns of the choices.")
         return Choices(columns.text, columns.choices, columns.label, columns.id)
 
     @property
     def width(self) -> int:
-        """A number for each choice."""
         return 1
 
     def encode(self, rows: Sequence[Row], tokenizer: "Tokenizer | None", where: str) -> Columns:
-        """Token ids of every choice, and the place of the right one."""
         questions = only(rows, ChoiceRow, where)
         labels = np.array([_label(row, where) for row in questions], dtype=np.int64)
         pairs = [(row.text, choice) for row in questions for choice in row.choices]
@@ -67,51 +58,43 @@ class Choose(Kind):
         )
 
     def fit(self, train: "Encoded") -> Self:
-        """Nothing to learn, but somewhere there must be a choice."""
         if train.sequences is None or np.diff(train.sequences).max() < 2:
             raise UserError("no row of the training split has two choices")
         return self
 
     def loss(self, logits: "Tensor", batch: Mapping[str, "Tensor"]) -> "Tensor":
-        """Cross-entropy over the choices of each item."""
         from torch.nn.functional import cross_entropy
 
         return cross_entropy(_by_item(logits, batch), batch["labels"])
 
     def distribution(self, logits: "Tensor", batch: Mapping[str, "Tensor"]) -> "Tensor":
-        """Softmax over the choices of each item, shape `(items, most choices of an item)`."""
         return _by_item(logits, batch).softmax(-1)
 
     def predictions(self, logits: "Tensor", batch: Mapping[str, "Tensor"]) -> list[Any]:
-        """Return the probabilities of each item's choices, and zeros after them."""
         return list(self.distribution(logits, batch).cpu().numpy())
 
     def scored(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> Scored:
-        """Places of choices; of rows with names, the name beside all that count as right."""
-        return _beside([int(np.argmax(p)) for p in raw], rows)
+        return _score_choices([int(np.argmax(p)) for p in raw], rows)
 
     def answers(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> list[Any]:
-        """Return the place of each choice, from 0, or its name where it has one."""
-        return list(_beside([int(np.argmax(p)) for p in raw], rows).predicted)
+        return list(self.scored(raw, split, rows).predicted)
 
     def probabilities(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> list[Any]:
-        """Return the probability of each choice of a row, in their order."""
         assert split.sequences is not None
         counts = np.diff(split.sequences).tolist()
         return [p[:count].tolist() for p, count in zip(raw, counts, strict=True)]
 
     def baseline(self, train: "Encoded", split: "Encoded", rows: Iterator[Row]) -> Scored:
-        """Return the place that is most often right in the training split, or a row's last one."""
         most = int(np.bincount(train.dense["labels"]).argmax())
         assert split.sequences is not None
-        return _beside(np.minimum(most, np.diff(split.sequences) - 1).tolist(), rows)
+        return _score_choices(np.minimum(most, np.diff(split.sequences) - 1).tolist(), rows)
 
 
 def _label(row: ChoiceRow, where: str) -> int:
     if not row.choices:
         raise UserError(f"{where}, row {row.at}: expected at least one choice, found none")
     if row.label is None:
-        return UNLABELLED
+        return IGNORE_INDEX
     if not 0 <= row.label < len(row.choices):
         raise UserError(
             f"{where}, row {row.at}: expected a label from 0 to {len(row.choices) - 1}, "
@@ -121,7 +104,7 @@ def _label(row: ChoiceRow, where: str) -> int:
 
 
 def _by_item(logits: "Tensor", batch: Mapping[str, "Tensor"]) -> "Tensor":
-    """Logits `(sequences, 1)` as `(items, most choices)`, minus infinity where there is none."""
+    """Reshape logits `(sequences, 1)` to `(items, choices)`, padded with minus infinity."""
     import torch
 
     item = batch["item"]
@@ -131,7 +114,7 @@ def _by_item(logits: "Tensor", batch: Mapping[str, "Tensor"]) -> "Tensor":
     return table.index_put((item, place), logits.float().squeeze(-1))
 
 
-def _beside(places: Sequence[int], rows: Iterable[Row]) -> Scored:
+def _score_choices(places: Sequence[int], rows: Iterable[Row]) -> Scored:
     predicted: list[int | str] = []
     expected: list[int | tuple[str, ...] | None] = []
     for place, row in zip(places, rows, strict=True):

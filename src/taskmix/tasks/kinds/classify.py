@@ -1,4 +1,4 @@
-"""One class a row."""
+"""Classification: one class a row."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from taskmix.errors import UserError
 from taskmix.tasks import metrics as m
-from taskmix.tasks.column_map import ColumnMap
-from taskmix.tasks.kinds.base import Array, Columns, Kind, Scored
-from taskmix.tasks.kinds.texts import different, encode_texts, found_labels, only
-from taskmix.tasks.rows import ImageRow, Row, Source, TextRow
-from taskmix.tasks.shapes import Shape, Texts
+from taskmix.tasks.kinds.base import IGNORE_INDEX, Array, Columns, Scored
+from taskmix.tasks.kinds.texts import LabelledKind, encode_texts, only
+from taskmix.tasks.rows import ImageRow, Row, TextRow
+from taskmix.tasks.shapes import ColumnMap, Shape, Texts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,16 +21,12 @@ if TYPE_CHECKING:
     from taskmix.tasks.encoding import Encoded
     from taskmix.tasks.tokenizer import Tokenizer
 
-UNLABELLED = -100
-
 
 @dataclass(frozen=True)
-class Classify(Kind):
+class Classify(LabelledKind):
     """One of several classes, for a text, a pair of texts or an image.
 
-    Args:
-        labels: the names of the classes; a binary F1 takes the second for the positive one.
-        marks: how many marked pieces each row has, whose representations join the pooled one.
+    The second class is the positive one of a binary F1.
     """
 
     name = "classify"
@@ -39,29 +34,13 @@ class Classify(Kind):
     targets = frozenset({"labels", "marks"})
     metrics = (m.ACCURACY, m.F1, m.MACRO_F1, m.MATTHEWS)
     usual = ("accuracy",)
-    labels: tuple[str, ...]
-    marks: int = 0
-
-    def __post_init__(self) -> None:
-        different(self.labels)
+    marks: int = 0  # marked pieces of each row, whose vectors are added to the pooled one
 
     @classmethod
     def shape(cls, columns: ColumnMap) -> Shape:
-        """Return texts with a class."""
         return Texts(columns.text, columns.pair, columns.label, id=columns.id)
 
-    @classmethod
-    def for_task(cls, labels: tuple[str, ...] | None, train: Source) -> Self:
-        """Make the kind with these classes, or those of the training rows."""
-        return cls(labels or found_labels(train))
-
-    @property
-    def width(self) -> int:
-        """A logit for each class."""
-        return len(self.labels)
-
     def encode(self, rows: Sequence[Row], tokenizer: "Tokenizer | None", where: str) -> Columns:
-        """Token ids or pixels, and labels."""
         dense: dict[str, Array] = {"labels": self._labels(rows, where)}
         if isinstance(rows[0], ImageRow):
             dense["pixels"] = np.stack([row.pixels for row in only(rows, ImageRow, where)])
@@ -73,7 +52,7 @@ class Classify(Kind):
 
     def _labels(self, rows: Sequence[Row], where: str) -> NDArray[np.int64]:
         numbers = {label: number for number, label in enumerate(self.labels)}
-        numbers_of_rows = np.full(len(rows), UNLABELLED, dtype=np.int64)
+        numbers_of_rows = np.full(len(rows), IGNORE_INDEX, dtype=np.int64)
         for place, row in enumerate(rows):
             label = getattr(row, "label", None)
             if label is None:
@@ -87,45 +66,37 @@ class Classify(Kind):
         return numbers_of_rows
 
     def fit(self, train: "Encoded") -> Self:
-        """Nothing to learn, but two classes must be there."""
-        found = np.unique(train.dense["labels"])
-        if len(found) < 2:
-            only = self.labels[found[0]] if found[0] >= 0 else "none at all"
+        classes = np.unique(train.dense["labels"])
+        if len(classes) < 2:
+            only = self.labels[classes[0]] if classes[0] >= 0 else "none at all"
             raise UserError(f"the training split has one class only ({only}), expected two or more")
         return self
 
     def loss(self, logits: "Tensor", batch: Mapping[str, "Tensor"]) -> "Tensor":
-        """Cross-entropy."""
         from torch.nn.functional import cross_entropy
 
         return cross_entropy(logits.float(), batch["labels"])
 
     def distribution(self, logits: "Tensor", batch: Mapping[str, "Tensor"]) -> "Tensor":
-        """Softmax."""
         return logits.float().softmax(-1)
 
     def predictions(self, logits: "Tensor", batch: Mapping[str, "Tensor"]) -> list[Any]:
-        """Return the probabilities of each item."""
         return list(self.distribution(logits, batch).cpu().numpy())
 
     def scored(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> Scored:
-        """Class numbers."""
-        return self._beside([int(np.argmax(p)) for p in raw], split)
+        return self._score_classes([int(np.argmax(p)) for p in raw], split)
 
     def answers(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> list[Any]:
-        """Class names."""
         return [self.labels[int(np.argmax(p))] for p in raw]
 
     def probabilities(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> list[Any]:
-        """Return the probability of each class by its name."""
         return [dict(zip(self.labels, p.tolist(), strict=True)) for p in raw]
 
     def baseline(self, train: "Encoded", split: "Encoded", rows: Iterator[Row]) -> Scored:
-        """Return the most frequent class of the training split."""
         most = int(np.bincount(train.dense["labels"]).argmax())
-        return self._beside([most] * len(split), split)
+        return self._score_classes([most] * len(split), split)
 
-    def _beside(self, predicted: list[int], split: "Encoded") -> Scored:
+    def _score_classes(self, predicted: list[int], split: "Encoded") -> Scored:
         groups = split.dense.get("group")
         expected = split.dense["labels"].tolist()
         return Scored(predicted, expected, None if groups is None else groups.tolist())

@@ -1,4 +1,4 @@
-"""One class a word."""
+"""Tagging: one class a word."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from taskmix.errors import UserError
 from taskmix.tasks import metrics as m
-from taskmix.tasks.column_map import ColumnMap
-from taskmix.tasks.kinds.base import Array, Columns, Kind, Scored
-from taskmix.tasks.kinds.texts import cut, different, found_labels, numbers_of, only, reader
-from taskmix.tasks.rows import Row, Source, WordsRow
-from taskmix.tasks.shapes import Shape, Words
+from taskmix.tasks.kinds.base import IGNORE_INDEX, Array, Columns, Scored
+from taskmix.tasks.kinds.texts import LabelledKind, cut, numbers_of, only, reader
+from taskmix.tasks.rows import Row, WordsRow
+from taskmix.tasks.shapes import ColumnMap, Shape, Words
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
@@ -22,60 +21,33 @@ if TYPE_CHECKING:
     from taskmix.tasks.encoding import Encoded
     from taskmix.tasks.tokenizer import Tokenizer
 
-NONE = -100
-
 
 @dataclass(frozen=True)
-class Tag(Kind):
+class Tag(LabelledKind):
     """One of several tags for each word of a sentence.
 
-    A word's tag is asked at its first sub-word; the others bear none. Words that the model never
-    sees, because the sentence is too long or its tokenizer knows nothing of them, get the most
-    frequent tag and are scored like all others.
-
-    Args:
-        labels: the names of the tags.
-        frequent: the most frequent tag of the training split; `fit` finds it.
-
-    >>> Tag(("O", "B-loc", "I-loc")).width
-    3
+    A word's tag is predicted at its first sub-word. Words that the model never sees, because the
+    sentence is cut or the tokenizer drops them, get the most frequent tag and are scored as well.
     """
 
     name = "tag"
     reads = "tokens"
     mean_over = "decisions"
-    pads: ClassVar[Mapping[str, int]] = {"tags": NONE}
+    pads: ClassVar[Mapping[str, int]] = {"tags": IGNORE_INDEX}
     held = frozenset({"words", "tagged"})
     targets = frozenset({"tags"})
     metrics = (m.ENTITY_F1, m.TAG_ACCURACY)
     usual = ("entity_f1",)
-    labels: tuple[str, ...]
-    frequent: str = ""
-
-    def __post_init__(self) -> None:
-        different(self.labels)
+    frequent: str = ""  # the most frequent tag of the training split, by `fit`
 
     @classmethod
     def shape(cls, columns: ColumnMap) -> Shape:
-        """Return words with a tag each."""
         return Words(columns.text, columns.label)
 
-    @classmethod
-    def for_task(cls, labels: tuple[str, ...] | None, train: Source) -> Self:
-        """Make the kind with these tags, or those of the training rows."""
-        return cls(labels or found_labels(train))
-
     def usual_metrics(self) -> tuple[str, ...]:
-        """Return entity F1, or accuracy where tags do not say where entities begin."""
         return self.usual if m.marks_entities(self.labels) else ("accuracy",)
 
-    @property
-    def width(self) -> int:
-        """A logit for each tag."""
-        return len(self.labels)
-
     def encode(self, rows: Sequence[Row], tokenizer: "Tokenizer | None", where: str) -> Columns:
-        """Token ids, each token's tag, and the number of the word that it begins."""
         sentences = only(rows, WordsRow, where)
         tokens = reader(tokenizer, where)
         encodings = tokens.encode_words([row.words for row in sentences])
@@ -91,7 +63,7 @@ class Tag(Kind):
         )
 
     def _tags(self, row: WordsRow, begun: NDArray[np.int32], where: str) -> NDArray[np.int16]:
-        tags = np.full(len(begun), NONE, dtype=np.int16)
+        tags = np.full(len(begun), IGNORE_INDEX, dtype=np.int16)
         if row.tags is None:
             return tags
         if len(row.tags) != len(row.words):
@@ -104,7 +76,6 @@ class Tag(Kind):
         return tags
 
     def fit(self, train: "Encoded") -> Self:
-        """Finds the most frequent tag; two must be there."""
         tags = train.ragged["tags"]
         counts = np.bincount(tags[tags >= 0], minlength=len(self.labels))
         if np.count_nonzero(counts) < 2:
@@ -112,11 +83,9 @@ class Tag(Kind):
         return replace(self, frequent=self.labels[int(counts.argmax())])
 
     def unlabelled(self, split: "Encoded") -> NDArray[np.bool_]:
-        """Sentences whose tags are not published."""
         return np.asarray(split.dense["tagged"] == 0)
 
     def loss(self, logits: "Tensor", batch: Mapping[str, "Tensor"]) -> "Tensor":
-        """Cross-entropy, the mean over words; 0 where there is no word."""
         from torch.nn.functional import cross_entropy
 
         tags = batch["tags"].flatten()
@@ -124,24 +93,19 @@ class Tag(Kind):
         return total / (tags >= 0).sum().clamp(min=1)
 
     def distribution(self, logits: "Tensor", batch: Mapping[str, "Tensor"]) -> "Tensor":
-        """Softmax for every tagged word of the batch, shape `(words, tags)`."""
         return logits[batch["tags"] >= 0].float().softmax(-1)
 
     def owners(self, batch: Mapping[str, "Tensor"]) -> "Tensor":
-        """Return each word is a decision."""
         return (batch["tags"] >= 0).nonzero()[:, 0]
 
     def predictions(self, logits: "Tensor", batch: Mapping[str, "Tensor"]) -> list[Any]:
-        """Return the most likely tag of every token, as numbers."""
         return list(logits.argmax(-1).cpu().numpy())
 
     def scored(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> Scored:
-        """Tag names, a list for each sentence, beside those of all its words."""
         sentences = list(rows)
         return Scored(self.answers(raw, split, iter(sentences)), _expected(sentences))
 
     def answers(self, raw: Sequence[Any], split: "Encoded", rows: Iterator[Row]) -> list[Any]:
-        """Tag names, a list for each sentence."""
         begun = split.ragged["words"]
         bounds = zip(split.offsets[:-1], split.offsets[1:], strict=True)
         return [
@@ -158,13 +122,11 @@ class Tag(Kind):
         return names
 
     def baseline(self, train: "Encoded", split: "Encoded", rows: Iterator[Row]) -> Scored:
-        """Return the most frequent tag of the training split for every word."""
         usual = self.fit(train).frequent
         expected = _expected(rows)
         return Scored([[usual] * len(tags) for tags in expected], expected)
 
     def columns_spec(self) -> dict[str, Any]:
-        """Name and labels."""
         return {"kind": self.path(), "labels": list(self.labels)}
 
 
@@ -173,7 +135,7 @@ def _expected(rows: Iterable[Row]) -> list[list[str]]:
 
 
 def _begun(encoding: "Encoding") -> NDArray[np.int32]:
-    """For each token the number of the word that it begins; -1 for all other tokens."""
+    """Return the number of the word that each token begins; -1 for all other tokens."""
     words = np.array([-1 if word is None else word for word in encoding.word_ids], dtype=np.int32)
     words[1:][words[1:] == words[:-1]] = -1
     return words

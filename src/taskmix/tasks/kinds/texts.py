@@ -1,14 +1,15 @@
-"""Texts and pairs of texts as columns, shared by the kinds that read texts."""
+"""Encoding texts and pairs of texts, for the kinds that read texts."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taskmix.errors import UserError
-from taskmix.tasks.kinds.base import Array, Columns
-from taskmix.tasks.remembered import remembered
+from taskmix.tasks.cache import cached_fact
+from taskmix.tasks.kinds.base import Array, Columns, Kind
 from taskmix.tasks.rows import Mark, Row, Source, TextRow, WordsRow
 
 if TYPE_CHECKING:
@@ -20,8 +21,31 @@ if TYPE_CHECKING:
 RowT = TypeVar("RowT", bound=Row)
 
 
+@dataclass(frozen=True)
+class LabelledKind(Kind):
+    """A kind with named classes: those of the task, or else those of the training rows."""
+
+    min_labels: ClassVar[int] = 2
+    labels: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.labels) < self.min_labels or len(set(self.labels)) != len(self.labels):
+            raise UserError(
+                f"labels: expected {self.min_labels} or more different names, "
+                f"found {list(self.labels)}"
+            )
+
+    @classmethod
+    def for_task(cls, labels: tuple[str, ...] | None, train: Source) -> Self:
+        return cls(labels or _labels_in(train, cls.min_labels))
+
+    @property
+    def width(self) -> int:
+        return len(self.labels)
+
+
 def only(rows: Sequence[Row], form: type[RowT], where: str) -> list[RowT]:
-    """Return the rows, all of which have to be of this form."""
+    """Return the rows; raise unless all are of this type."""
     for row in rows:
         if not isinstance(row, form):
             raise UserError(
@@ -30,15 +54,9 @@ def only(rows: Sequence[Row], form: type[RowT], where: str) -> list[RowT]:
     return list(rows)  # type: ignore[arg-type]
 
 
-def different(labels: Sequence[str], least: int = 2) -> None:
-    """Complain unless these are so many different names, or more."""
-    if len(labels) < least or len(set(labels)) != len(labels):
-        raise UserError(f"labels: expected {least} or more different names, found {list(labels)}")
-
-
-def found_labels(train: Source, least: int = 2) -> tuple[str, ...]:
+def _labels_in(train: Source, least: int) -> tuple[str, ...]:
     """Return the labels of the training rows, numbers by size and names by alphabet."""
-    labels = remembered(
+    labels = cached_fact(
         "labels",
         train,
         lambda: sorted({label for row in train.rows() for label in _labels_of(row)}),
@@ -59,7 +77,7 @@ def _labels_of(row: Row) -> tuple[str, ...]:
 
 
 def reader(tokenizer: "Tokenizer | None", where: str) -> "Tokenizer":
-    """Return the tokenizer, which texts cannot do without."""
+    """Return the tokenizer; raise if there is none."""
     if tokenizer is None:
         raise UserError(f"{where}: these are texts, but the model reads images")
     return tokenizer
@@ -68,7 +86,7 @@ def reader(tokenizer: "Tokenizer | None", where: str) -> "Tokenizer":
 def numbers_of(
     names: Sequence[str], labels: Sequence[str], what: str, row: Row, where: str
 ) -> list[int]:
-    """Return the places of these names among the labels; a complaint calls one `what`."""
+    """Return the indices of these names among the labels; an error calls one `what`."""
     for name in names:
         if name not in labels:
             raise UserError(
@@ -84,7 +102,7 @@ def encode_texts(
     dense: dict[str, Array],
     marks: int = 0,
 ) -> Columns:
-    """Token ids, where the second text starts, and where the marked pieces stand."""
+    """Return token ids, the start of the second text, and the token spans of marked pieces."""
     words = reader(tokenizer, where)
     encodings = words.encode(
         [row.text for row in rows], [row.pair for row in rows], offsets=marks > 0
@@ -100,13 +118,13 @@ def encode_texts(
 
 
 def cut(encodings: Sequence["Encoding"], tokenizer: "Tokenizer") -> NDArray[np.bool_]:
-    """Return which sequences are not whole: the tokenizer cut them at its longest."""
+    """Return a mask of the sequences that the tokenizer cut at its maximum length."""
     longest = tokenizer.max_length
-    return np.array([len(each.ids) == longest and bool(each.overflowing) for each in encodings])
+    return np.array([len(e.ids) == longest and bool(e.overflowing) for e in encodings])
 
 
 def seconds(encodings: Sequence["Encoding"]) -> NDArray[np.int32]:
-    """Return where the second text starts in each sequence; 0 where there is none."""
+    """Return the start of the second text in each sequence; 0 where there is none."""
     return np.array([_second(encoding) for encoding in encodings], dtype=np.int32)
 
 
@@ -122,7 +140,7 @@ def _second(encoding: "Encoding") -> int:
 def _marks(
     rows: Sequence[TextRow], encodings: Sequence["Encoding"], marks: int, where: str
 ) -> NDArray[np.int32]:
-    """First and last-but-one token of each marked piece, shape `(rows, marks, 2)`."""
+    """Return the token span of each marked piece, shape `(rows, marks, 2)`."""
     places = np.zeros((len(rows), marks, 2), dtype=np.int32)
     for place, row, encoding in zip(places, rows, encodings, strict=True):
         if len(row.marks) != marks:

@@ -1,4 +1,4 @@
-"""The lines of a text file, gzipped or plain: what all formats made of lines stand on."""
+"""The bytes and lines of a file, gzipped or plain."""
 
 import gzip
 import stat
@@ -14,12 +14,12 @@ from taskmix.errors import UserError
 GZIP_MAGIC = b"\x1f\x8b"
 BLOCK = 2**20
 LONGEST_LINE = 2**26
-"""A longer line is no row of a data set, and reading it would fill the memory."""
+"""A longer line is no row of a data set; reading it would fill the memory."""
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """Give a file's bytes, unpacked if it is gzipped, whatever its name says."""
+    """Open a file, and unpack it if its content is gzipped."""
     with raw(path) as file:
         if file.peek(2)[:2] == GZIP_MAGIC:
             with gzip.GzipFile(fileobj=file) as unpacked:
@@ -29,7 +29,6 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def raw(path: Path) -> BufferedReader:
-    """Return a file's bytes as they lie on disk."""
     check_regular(path)
     try:
         return path.open("rb")
@@ -38,7 +37,7 @@ def raw(path: Path) -> BufferedReader:
 
 
 def check_regular(path: Path) -> None:
-    """Raise unless this is a file that can be read twice: opening a pipe would wait for ever."""
+    """Raise if a path cannot be read twice; opening a pipe would block forever."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
@@ -48,17 +47,15 @@ def check_regular(path: Path) -> None:
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise UserError(
             f"{path}: expected a regular file, found a pipe or a device, which cannot be read "
-            "twice; save what it gives to a file first."
+            "twice; save its output to a file first."
         )
 
 
 def contents(path: Path) -> bytes:
-    """Return all bytes of a file, for formats that cannot be read piece by piece."""
     return b"".join(blocks(path))
 
 
 def blocks(path: Path) -> Iterator[bytes]:
-    """Yield a file's bytes, unpacked if it is gzipped, in blocks."""
     with opened(path) as file:
         try:
             while block := file.read(BLOCK):
@@ -68,25 +65,24 @@ def blocks(path: Path) -> Iterator[bytes]:
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a UTF-8 file, counted from 1, without their ends and without a byte-order mark.
+    """Yield the lines of a UTF-8 file, with their numbers from 1.
 
-    Only a line feed ends a line, so that other separators inside a text do no harm.
+    Only a line feed ends a line, so that other separators may stand inside a text.
     """
     with opened(path) as file:
-        for at, line in enumerate(_raw_lines(file, path), start=1):
+        at = 0
+        while line := _read_line(file, path, at := at + 1):
             yield at, _decoded(line, path, at)
 
 
-def _raw_lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
-    at = 0
+def _read_line(file: BinaryIO, path: Path, at: int) -> bytes:
     try:
-        while line := file.readline(LONGEST_LINE):
-            at += 1
-            if len(line) == LONGEST_LINE:
-                raise UserError(f"{path}, row {at}: longer than {LONGEST_LINE} bytes.")
-            yield line
+        line = file.readline(LONGEST_LINE)
     except (EOFError, OSError, zlib.error) as error:
-        raise UserError(f"{path}, row {at + 1}: damaged or truncated ({error}).") from None
+        raise UserError(f"{path}, row {at}: damaged or truncated ({error}).") from None
+    if len(line) == LONGEST_LINE:
+        raise UserError(f"{path}, row {at}: longer than {LONGEST_LINE} bytes.")
+    return line
 
 
 def _decoded(line: bytes, path: Path, at: int) -> str:

@@ -1,16 +1,14 @@
-"""Whether the quotation marks of a tab-separated file are quoting, as in CSV, or text.
+"""Whether the quotation marks of a tab-separated file are quoting, as in CSV, or text."""
 
-Libraries that write tables put a field in quotation marks where it holds a tab, a line break or a
-quotation mark, and double the marks inside. Other files have quotation marks as text. A file does
-not say which it is, but nearly every file shows it:
-
-- Its marks are text if they cannot all be quoting: one stands inside a field that does not begin
-  with one, or a quoted reading gives a row another number of columns than the header.
-- They are quoting if they all can be, and some row shows it: a mark is doubled inside a quoted
-  field, or without quoting a line would have another number of columns than the header, or the
-  whole header is quoted.
-- Otherwise, or if some rows show the one and some the other, the file is refused.
-"""
+# Libraries that write tables quote a field that holds a tab, a line break or a quotation mark, and
+# double the marks inside. In other files, quotation marks are text. Nearly every file shows which:
+#
+# - Its marks are text if they cannot all be quoting: one is inside a field that does not begin
+#   with one, or a quoted reading gives a row another number of columns than the header.
+# - They are quoting if they all can be, and some row shows it: a mark is doubled inside a quoted
+#   field, or without quoting a line would have another number of columns than the header, or the
+#   whole header is quoted.
+# - Otherwise, or if some rows show the one and some the other, the file is refused.
 
 import re
 from collections.abc import Iterator
@@ -25,7 +23,7 @@ _FIELD = re.compile(r'("(?:[^"]++|"")*+"|[^"\t\n]*+)(\t|\Z)')
 
 
 def is_quoted(path: Path) -> bool:
-    """Return whether a file's quotation marks are quoting; raise where they may be both."""
+    """Return whether a file's quotation marks are quoting; raise if the file does not show it."""
     if not any(MARK.encode() in block for block in blocks(path)):
         return False
     width = first = 0
@@ -52,7 +50,7 @@ def is_quoted(path: Path) -> bool:
 
 
 def _refuse_mixture(path: Path, text: int, width: int) -> None:
-    """Raise if a line shows quoting, although the marks of row `text` cannot be."""
+    """Raise if a line shows quoting, although the marks of row `text` are text."""
     for at, line in lines(path):
         fields = _fields(line) if MARK in line else None
         if fields and len(fields) == width and _shows_quoting(line, fields):
@@ -63,19 +61,19 @@ def _refuse_mixture(path: Path, text: int, width: int) -> None:
 
 
 def _records(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield what a quoted reading takes for rows: lines, joined as long as a mark is open."""
-    held: list[str] = []
+    """Yield the rows of a quoted reading: lines, joined as long as a quotation mark is open."""
+    joined: list[str] = []
     size, open_mark = 0, False
     for at, line in lines(path):
-        held.append(line)
+        joined.append(line)
         size += len(line)
         open_mark ^= line.count(MARK) % 2 == 1
         if not open_mark or size > LONGEST_LINE:
             if size:
-                yield at - len(held) + 1, "\n".join(held)
-            held, size, open_mark = [], 0, False
-    if held:
-        yield at - len(held) + 1, "\n".join(held)
+                yield at - len(joined) + 1, "\n".join(joined)
+            joined, size, open_mark = [], 0, False
+    if joined:
+        yield at - len(joined) + 1, "\n".join(joined)
 
 
 def _fields(record: str) -> list[str] | None:

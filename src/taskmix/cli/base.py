@@ -1,0 +1,107 @@
+"""The application, and the options and arguments that commands share."""
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from taskmix.errors import UserError
+from taskmix.training.launch import launched
+
+if TYPE_CHECKING:
+    from taskmix.config import RunConfig
+
+Function = TypeVar("Function", bound=Callable[..., None])
+
+app = typer.Typer(
+    name="taskmix",
+    help="Spends a training budget across tasks.\n\n"
+    "Try `taskmix demo`, then `taskmix run FILE` with a run file of your own:\n\n"
+    "    tasks: [glue/cola, glue/rte]\n\n"
+    "    policy: exp3s\n\n"
+    "    budget: {steps: 2000, batch: 16}",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+DataOption = Annotated[
+    str | None,
+    typer.Option("--data", help="Folder of the official data sets; default: TASKMIX_DATA."),
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")]
+TrustOption = Annotated[
+    bool,
+    typer.Option("--trust-code", help="Import the classes of its own that the run names."),
+]
+RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.")]
+RunFile = Annotated[Path, typer.Argument(metavar="FILE", help="A run file.")]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a key, e.g. budget.steps=500."),
+]
+StudyFolder = Annotated[
+    Path | None, typer.Option("--out", help="Folder of the study; default: studies/NAME.")
+]
+StorageOption = Annotated[
+    str | None,
+    typer.Option(
+        "--storage",
+        metavar="URL",
+        help="postgresql://... that several machines share, or sqlite:///PATH.",
+    ),
+]
+WorkersOption = Annotated[int, typer.Option(min=1, help="Processes on this machine.")]
+
+
+def command(*examples: str) -> Callable[[Function], Function]:
+    """Register a command; its help is its docstring, with the examples below it."""
+
+    def register(function: Function) -> Function:
+        # Click keeps the line breaks of a paragraph that begins with \b.
+        parts = [inspect.getdoc(function) or "", "\b\n" + "\n".join(examples)]
+        return app.command(help="\n\n".join(parts if examples else parts[:1]))(function)
+
+    return register
+
+
+@app.callback(invoke_without_command=True)
+def version(
+    context: typer.Context,
+    show: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    """Print the version if asked; refuse several ranks where a command uses one process."""
+    name, ranks = context.invoked_subcommand, launched().count
+    if ranks > 1 and name not in ("run", "resume"):
+        raise UserError(
+            f"{name}: expected one process, found {ranks} ranks; only run and resume"
+            " train with several"
+        )
+    if show:
+        import taskmix
+
+        print(f"taskmix {taskmix.__version__}")
+        raise typer.Exit
+
+
+def values_of(text: str, option: str) -> list[Any]:
+    """Return the values of an option that takes several, separated by commas."""
+    from taskmix.config import read_value
+
+    values = read_value(f"[{text}]", option)
+    if not values:
+        raise UserError(f"{option}: expected at least one value, found none")
+    for value in values:
+        if values.count(value) > 1:
+            raise UserError(f"{option}: expected different values, found {value} twice")
+    return list(values)
+
+
+def seeds_of(config: "RunConfig", seeds: str) -> list[int]:
+    """Return the values of `--seeds`."""
+    from taskmix.config import changed
+
+    return [changed(config, {"seed": seed}, "--seeds").seed for seed in values_of(seeds, "--seeds")]

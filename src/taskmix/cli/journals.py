@@ -1,0 +1,132 @@
+"""Commands that learn from the journals of finished runs."""
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from taskmix.cli.base import DataOption, QuietOption, command
+from taskmix.cli.terminal import out, print_tables, showing
+from taskmix.errors import UserError
+
+if TYPE_CHECKING:
+    from taskmix.studies.improve import ImproveSettings
+
+RewardOption = Annotated[str, typer.Option(help="room_left or prediction_gain.")]
+
+
+@command("taskmix estimate runs/small-glue --policy policy.yaml")
+def estimate(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders or journals.")],
+    policy: Annotated[Path, typer.Option(help="A policy file.")],
+    method: Annotated[
+        str, typer.Option(help="is, wis, clipped_is, dm, dr, sndr or switch_dr.")
+    ] = "wis",
+    pool: Annotated[str, typer.Option(help="own or balance.")] = "own",
+    reward: RewardOption = "room_left",
+) -> None:
+    """Estimate the reward of a policy at the states that finished runs visited.
+
+    A policy that learns is replayed on the journals, and is judged by its distribution at each
+    step.
+    """
+    from taskmix.studies.improve import estimate_runs
+
+    with _short_warnings():
+        print_tables(estimate_runs(runs, policy, method, pool, reward).tables())
+
+
+@command(
+    "taskmix improve runs/small-glue -o policy.yaml",
+    "taskmix run small-glue.yaml --set policy=policy.yaml --out runs/better",
+    "taskmix improve --iterations 2 small-glue.yaml",
+)
+def improve(
+    sources: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Run folders, oldest first; or a run file."),
+    ],
+    to: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="The policy file; with a run file, the folder."),
+    ] = None,
+    iterations: Annotated[
+        int, typer.Option(min=0, help="With a run file: how often to run and improve.")
+    ] = 0,
+    weight: Annotated[
+        str,
+        typer.Option(
+            "--entropy-weight", help="Weight of the policy's entropy; auto: from the runs."
+        ),
+    ] = "auto",
+    solver: Annotated[str, typer.Option(help="exact or cmaes.")] = "exact",
+    pool: Annotated[str, typer.Option(help="own, balance or last.")] = "own",
+    phases: Annotated[
+        int, typer.Option(min=1, help="Phases of a policy that changes over the run.")
+    ] = 1,
+    reward: RewardOption = "room_left",
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite a policy file that taskmix did not write.")
+    ] = False,
+    data: DataOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Learn a better policy from finished runs."""
+    from taskmix.studies.improve import ImproveSettings, improve_runs
+
+    settings = ImproveSettings(_weight(weight), solver, pool, phases, reward)
+    if iterations:
+        _improve_loop(sources, iterations, to, settings, force, data, quiet)
+        return
+    with _short_warnings():
+        path = to or Path("policy.yaml")
+        print_tables(improve_runs(sources, path, settings, force).tables())
+    out.print(f"Written: {path}", soft_wrap=True)
+
+
+def _weight(text: str) -> "float | Literal['auto']":
+    if text == "auto":
+        return "auto"
+    try:
+        return float(text)
+    except ValueError:
+        raise UserError(f"--entropy-weight: expected a number or auto, found {text!r}") from None
+
+
+def _improve_loop(
+    sources: list[Path],
+    iterations: int,
+    to: Path | None,
+    settings: "ImproveSettings",
+    force: bool,
+    data: str | None,
+    quiet: bool,
+) -> None:
+    from taskmix import config as configs
+    from taskmix.studies.improve import improve_loop
+    from taskmix.training.folder import finished
+
+    if len(sources) != 1:
+        raise UserError("--iterations: expected one run file, found " + " ".join(map(str, sources)))
+    config = configs.load(sources[0], (), data)
+    folder = to or Path("studies") / f"{config.name}-improved"
+    with showing(quiet) as view, _short_warnings():
+        stages = improve_loop(config, iterations, folder, settings, force, watch=view)
+    for stage in stages:
+        if stage.learned is not None and not quiet:
+            print_tables(stage.learned.tables())
+        out.print(f"{stage.folder}: {100 * finished(stage.folder).score:.2f}", soft_wrap=True)
+
+
+@contextmanager
+def _short_warnings() -> Iterator[None]:
+    """Print each warning as one sentence."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for warning in caught:
+        print(f"taskmix: {warning.message}", file=sys.stderr)

@@ -1,0 +1,124 @@
+"""Commands that plan, train and resume a run."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from taskmix.cli.base import DataOption, QuietOption, RunFile, RunFolder, Sets, command
+from taskmix.cli.terminal import out, print_report, print_tables, showing
+from taskmix.training.launch import launched
+
+if TYPE_CHECKING:
+    from taskmix.training.folder import Finished
+
+
+@command(
+    "taskmix run small-glue.yaml",
+    "taskmix run small-glue.yaml --set policy=task_size --set seed=2 --out runs/size-2",
+    "torchrun --nproc-per-node 2 -m taskmix run small-glue.yaml",
+)
+def run(
+    file: RunFile,
+    to: Annotated[
+        Path | None, typer.Option("--out", help="Run folder; default: runs/NAME.")
+    ] = None,
+    sets: Sets = None,
+    data: DataOption = None,
+    go_on: Annotated[
+        bool, typer.Option("--resume", help="Resume the run of this file that the folder holds.")
+    ] = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Train a model as a run file describes it.
+
+    SIGTERM and SIGUSR1, which clusters send before they stop a job, write a checkpoint and end the
+    run with exit code 75: resume it. Ctrl-C does the same with exit code 130.
+    """
+    from taskmix import config as configs
+    from taskmix.training.run import run as run_config
+
+    config = configs.load(file, sets or (), data)
+    folder = to or Path("runs") / config.name
+    with showing(quiet) as view:
+        result = run_config(config, folder, resume=go_on, watchers=[view(config)])
+    print_result(result, folder, quiet)
+
+
+@command(
+    "taskmix resume runs/small-glue",
+    "taskmix resume runs/small-glue --drop glue/rte --add glue/wnli",
+    "taskmix resume runs/small-glue --steps 4000",
+)
+def resume(
+    folder: RunFolder,
+    add: Annotated[
+        list[str] | None, typer.Option(help="A task to add, as a run file describes it.")
+    ] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="A task to drop.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="The new total budget, also of a finished run.")
+    ] = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Resume a run from its last checkpoint, bit for bit.
+
+    Exit codes are those of `taskmix run`: 75 asks for another resume.
+    """
+    from taskmix.config import read_value
+    from taskmix.training.change import change_tasks, extend
+    from taskmix.training.folder import config_of
+    from taskmix.training.ranks import joined
+    from taskmix.training.run import resume_run
+    from taskmix.training.watching import Watchers
+
+    entries = [read_value(task, f"--add {task}") for task in add or ()]
+    with joined(config_of(folder)) as ranks, showing(quiet) as view:
+        if steps is not None:
+            ranks.agreed(lambda: extend(folder, steps))
+        watcher = view(config_of(folder))
+        if add or drop:
+            ranks.agreed(
+                lambda: change_tasks(
+                    folder, add=entries, drop=drop or (), watchers=Watchers([watcher])
+                )
+            )
+        result = resume_run(folder, watchers=[watcher])
+    print_result(result, folder, quiet)
+
+
+@command("taskmix plan small-glue.yaml", "taskmix plan small-glue.yaml --set policy=task_size")
+def plan(file: RunFile, sets: Sets = None, data: DataOption = None) -> None:
+    """Show how a run would spend its budget on each task, without training."""
+    from taskmix import config as configs
+    from taskmix.training.plan import plan as plan_run
+    from taskmix.training.plan import plan_table
+    from taskmix.training.watching import Watchers
+
+    config = configs.load(file, sets or (), data)
+    with showing(quiet=False) as view:
+        planned = plan_run(config, watchers=Watchers([view(config)]))
+    print_tables([plan_table(planned, config)])
+
+
+def print_result(result: "Finished", folder: Path, quiet: bool) -> None:
+    """Print the scores of a finished run, and write its report."""
+    if launched().rank:
+        return
+    if quiet:
+        out.print(f"{100 * result.score:.2f}")
+        return
+    from taskmix.report.page import write_run_report
+    from taskmix.report.run_body import run_table
+    from taskmix.report.run_data import read_run
+    from taskmix.training.folder import config_of
+
+    print_tables([run_table(read_run(folder))])
+    config = config_of(folder)
+    unit = config.family.unit.removesuffix("s")
+    target = config.decider.get("target") if config.objective is None else None
+    why = f", for its score of the target {target}" if target in result.tasks else ""
+    out.print(
+        f"The model of {unit} {result.step} is kept{why}. Run folder: {folder}", soft_wrap=True
+    )
+    print_report(lambda: write_run_report(folder))

@@ -1,0 +1,338 @@
+"""Commands for studies, which are several runs with a purpose, and for their reports."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from taskmix.cli.base import (
+    DataOption,
+    QuietOption,
+    RunFile,
+    RunFolder,
+    Sets,
+    StorageOption,
+    StudyFolder,
+    WorkersOption,
+    command,
+    seeds_of,
+    values_of,
+)
+from taskmix.cli.running import print_result
+from taskmix.cli.terminal import busy, out, print_report, print_tables, showing
+from taskmix.errors import UserError
+
+if TYPE_CHECKING:
+    from taskmix.config import RunConfig
+
+MAX_TRIALS = 10
+"""Mixing ratios in the table of the terminal; the report has all of them."""
+
+
+@command()
+def demo(
+    to: Annotated[Path, typer.Option("--out", help="Folder of the runs.")] = Path("runs/demo"),
+    steps: Annotated[int, typer.Option(help="Budget of each run.")] = 600,
+    quiet: QuietOption = False,
+) -> None:
+    """Compare three policies on overlaid digits: no download, about a minute.
+
+    Two handwritten digits lie on top of each other. Three tasks share such pictures: which digit is
+    on the left, which on the right, and which of the two is larger. They have very different
+    numbers of examples. Which task should get the next batch?
+    """
+    from taskmix import config as configs
+
+    config = configs.parse(
+        {
+            "name": "demo",
+            "tasks": ["digits/left", "digits/right", "digits/larger"],
+            "budget": {"steps": steps, "batch": 32},
+            "optimizer": {"lr": 3e-3, "head_factor": 1},
+        },
+        "demo",
+    )
+    policies = ["random", "task_size", {"name": "temperature", "temperature": 2}]
+    _compare(config, policies, [1], to, quiet)
+
+
+@command(
+    "taskmix compare small-glue.yaml --policies random,task_size --seeds 1,2,3,4,5",
+    'taskmix compare glue.yaml --policies "random, {name: temperature, temperature: 2, as: warm}"',
+    "taskmix compare small-glue.yaml --policies random,exp3s --equal compute --baseline random",
+    "taskmix compare small-glue.yaml --policies random,task_size --workers 2",
+)
+def compare(
+    file: RunFile,
+    policies: Annotated[str, typer.Option(help="Names or YAML mappings, separated by commas.")],
+    seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "1",
+    equal: Annotated[
+        Literal["steps", "examples", "compute"] | None,
+        typer.Option(help="What each run gets the same amount of; default: as the file says."),
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="The policy that the others are compared with; default: the first."),
+    ] = None,
+    to: StudyFolder = None,
+    storage: Annotated[str | None, typer.Option(hidden=True)] = None,
+    workers: WorkersOption = 1,
+    sets: Sets = None,
+    data: DataOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Run several policies at the same budget and compare their scores.
+
+    `as` gives a policy a short name. Differences to the baseline are paired by seed; with two or
+    more seeds they have intervals and a test.
+    """
+    from taskmix import config as configs
+    from taskmix.config.overrides import policy_from
+    from taskmix.studies.compare import check_contestants
+
+    if storage is not None:
+        raise UserError(
+            "compare --storage: expected no storage, because workers share the folder of --out, "
+            "found one; give all workers the same --out instead"
+        )
+    config = configs.load(file, sets or (), data)
+    if equal is not None:
+        config = configs.with_sets(config, [f"budget.count={equal}"])
+    deciders = [policy_from(entry, file.parent) for entry in values_of(policies, "--policies")]
+    for decider in deciders:
+        configs.decided_by(config, decider, file.parent, "--policies")
+    check_contestants(config, deciders, baseline)
+    folder = to or Path("studies") / config.name
+    _compare(config, deciders, seeds_of(config, seeds), folder, quiet, baseline, workers)
+
+
+def _compare(
+    config: "RunConfig",
+    deciders: Sequence[Any],
+    seeds: Sequence[int],
+    to: Path,
+    quiet: bool,
+    baseline: str | None = None,
+    workers: int = 1,
+) -> None:
+    from taskmix.report.page import write_comparison_report
+    from taskmix.studies.compare import compare as compare_deciders
+
+    with showing(quiet, workers) as view:
+        comparison = compare_deciders(
+            config,
+            deciders,
+            seeds,
+            to,
+            baseline=baseline,
+            workers=workers,
+            watch=view,
+        )
+    print_tables(comparison.tables())
+    print_report(
+        lambda: write_comparison_report(comparison.folders, to, config.name, comparison.baseline)
+    )
+
+
+@command(
+    "taskmix autosem glue.yaml --primary glue/rte --candidates glue/mrpc,glue/qqp",
+    "taskmix autosem glue.yaml --primary glue/rte --seeds 1,2,3 --prune --warm-start --workers 2",
+    "taskmix autosem glue.yaml --primary glue/rte --storage postgresql://user@host/studies",
+)
+def autosem(
+    file: RunFile,
+    primary: Annotated[str, typer.Option(help="The task that the others are to help.")],
+    candidates: Annotated[
+        str | None,
+        typer.Option(help="Auxiliary tasks to choose from, separated by commas; default: all."),
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="Seeds of the final runs, separated by commas.")
+    ] = None,
+    without: Annotated[
+        Literal["selection", "search"] | None,
+        typer.Option(help="Skip a stage: selection, or search (a grid is tried instead)."),
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="Rounds of stage 1.")] = 200,
+    batches: Annotated[int, typer.Option(help="Mini-batches in a round.")] = 10,
+    trials: Annotated[int, typer.Option(help="Mixing ratios that stage 2 tries.")] = 20,
+    initial: Annotated[int, typer.Option(help="Random ratios among them, at the start.")] = 10,
+    prune: Annotated[bool, typer.Option(help="Stop unpromising trials early.")] = False,
+    warm_start: Annotated[
+        bool, typer.Option(help="Start stage 2 from the rounds of stage 1, not at random.")
+    ] = False,
+    trial_budget: Annotated[
+        float, typer.Option(help="The fraction of the budget that each trial gets.")
+    ] = 1.0,
+    to: StudyFolder = None,
+    storage: StorageOption = None,
+    workers: WorkersOption = 1,
+    sets: Sets = None,
+    data: DataOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Find which tasks help a primary task and in what ratio, and train with it."""
+    from taskmix import config as configs
+    from taskmix.report.autosem import write_autosem_report
+    from taskmix.studies.autosem import AutosemSettings
+    from taskmix.studies.autosem import autosem as run_study
+
+    config = configs.load(file, sets or (), data)
+    folder = to or Path("studies") / f"{config.name}-autosem"
+    settings = AutosemSettings(
+        rounds=rounds,
+        batches=batches,
+        trials=trials,
+        initial=initial,
+        prune=prune,
+        warm_start=warm_start,
+        trial_budget=trial_budget,
+        without=without,
+    )
+    names = None if candidates is None else list(map(str, values_of(candidates, "--candidates")))
+    with showing(quiet, workers) as view:
+        result = run_study(
+            config,
+            primary,
+            names,
+            folder,
+            settings=settings,
+            seeds=seeds_of(config, seeds) if seeds is not None else (),
+            storage=storage,
+            workers=workers,
+            watch=view,
+        )
+    if quiet:
+        out.print(f"{100 * mean(run.value for run in result.finals):.2f}")
+        return
+    print_tables([*result.utilities_tables(), result.trials_table().first(MAX_TRIALS)])
+    out.print(result.verdict(), soft_wrap=True)
+    for run in result.finals:
+        out.print(f"Seed {run.seed}: {100 * run.value:.1f}. Run folder: {run.folder}")
+    print_report(lambda: write_autosem_report(result, folder))
+
+
+@command(
+    "taskmix adapt runs/glue --task scitail --from best --fraction 0.01 --out runs/scitail",
+    "taskmix adapt runs/glue --task scitail --from glue/mnli --set budget.steps=200 --out runs/s",
+)
+def adapt(
+    folder: RunFolder,
+    task: Annotated[str, typer.Option(help="The new task, as a run file describes it.")],
+    to: Annotated[Path, typer.Option("--out", help="Folder of the new run.")],
+    source: Annotated[
+        str,
+        typer.Option("--from", help="The task whose embedding it starts from, random or best."),
+    ] = "random",
+    train_all: Annotated[
+        bool,
+        typer.Option("--train-all/--freeze", help="Train all, or the new row and head alone."),
+    ] = False,
+    fraction: Annotated[
+        float, typer.Option(help="Share of the training rows; 0 prints the zero-shot table alone.")
+    ] = 1.0,
+    sets: Sets = None,
+    data: DataOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Add a task to a trained task-conditioned model."""
+    from taskmix.config import read_value
+    from taskmix.studies.adapt import adapt as adapt_run
+    from taskmix.training.folder import config_of
+
+    with showing(quiet) as view:
+        adapted = adapt_run(
+            folder,
+            read_value(task, f"--task {task}"),
+            to,
+            source=source,
+            train_all=train_all,
+            fraction=fraction,
+            sets=sets or (),
+            data=data,
+            watchers=[view(config_of(folder), task)],
+        )
+    if not quiet:
+        print_tables(adapted.tables())
+    if adapted.finished is not None:
+        print_result(adapted.finished, to, quiet)
+
+
+@command("taskmix analyse runs/glue --single runs/rte --single runs/cola")
+def analyse(
+    folder: RunFolder,
+    single: Annotated[
+        list[Path] | None, typer.Option(help="A finished run of one task alone; repeatable.")
+    ] = None,
+    data: DataOption = None,
+) -> None:
+    """Show the scores, similarity and difficulty of a model's tasks, and its parameters."""
+    from taskmix.report.analysis import write_analysis
+    from taskmix.studies.analyse import analyse as analyse_run
+    from taskmix.training.folder import config_of
+
+    with busy("analysing"):
+        analysis = analyse_run(folder, single or (), data=data)
+    first, *others = analysis.tables()
+    print_tables([first])
+    for name, value in analysis.facts().items():
+        out.print(f"{name}: {value}")
+    print_tables(others)
+    print_report(lambda: write_analysis(analysis, folder, config_of(folder).name))
+
+
+@command(
+    "taskmix bandit --policies exp3s,counterfactual --arms 8 --steps 1000 --environments 8"
+    " --seeds 10"
+)
+def bandit(
+    policies: Annotated[
+        str, typer.Option(help="Names, separated by commas; default: all of them.")
+    ] = "",
+    arms: Annotated[int, typer.Option(help="Tasks.")] = 8,
+    steps: Annotated[int, typer.Option(help="Draws in a run.")] = 1000,
+    environments: Annotated[int, typer.Option(help="Bandits.")] = 8,
+    seeds: Annotated[int, typer.Option(help="Runs of each policy in each bandit.")] = 10,
+    seed: Annotated[int, typer.Option(min=0, help="Seed that the bandits are drawn with.")] = 0,
+    noise: Annotated[float, typer.Option(help="Standard deviation of the noise in a loss.")] = 0.0,
+    to: Annotated[Path, typer.Option("--out", help="Folder of the report.")] = Path(
+        "studies/bandit"
+    ),
+) -> None:
+    """Compare policies in the synthetic multi-task bandit: no training, some seconds."""
+    from taskmix.report.bandit import POLICIES, bandit_report
+
+    names = list(map(str, values_of(policies, "--policies"))) if policies else POLICIES
+    with busy("simulating"):
+        report = bandit_report(
+            to,
+            names,
+            arms=arms,
+            steps=steps,
+            environments=environments,
+            seeds=seeds,
+            seed=seed,
+            noise=noise,
+            workers=min(2, os.cpu_count() or 1),
+        )
+    print_tables(report.tables())
+    out.print(f"Report: {to / 'report.html'}", soft_wrap=True)
+
+
+@command("taskmix report runs/small-glue", "taskmix report studies/small-glue --baseline random")
+def report(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder of a run or of a study.")
+    ],
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="In a study, the policy that the others are compared with."),
+    ] = None,
+) -> None:
+    """Write report.html of a run, finished or not, or of a study into its folder."""
+    from taskmix.report.page import write_report
+
+    out.print(f"Report: {write_report(folder, baseline)}", soft_wrap=True)

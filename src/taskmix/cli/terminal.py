@@ -1,0 +1,252 @@
+"""The terminal: tables, and the progress of runs as bars or as lines."""
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Protocol
+
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from taskmix.errors import UserError
+from taskmix.records import UnitRecord
+from taskmix.training.launch import launched
+from taskmix.training.watching import Watcher
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from taskmix.config import Objective, RunConfig
+    from taskmix.tables import Table
+    from taskmix.training.folder import Scores
+
+MAX_WIDTH = 10_000
+MAX_SILENCE = 10.0
+"""Seconds without a line after which a log describes the current work."""
+out = Console(highlight=False, markup=False, emoji=False)  # names are printed as they are
+
+
+def print_tables(tables: Sequence["Table"]) -> None:
+    """Print tables, each with its notes below it."""
+    for table in tables:
+        rendered = _rich_table(table)
+        if not out.is_terminal:  # a pipe has no edge to fit a table to
+            unlimited = out.options.update(max_width=MAX_WIDTH)
+            rendered.width = out.measure(rendered, options=unlimited).maximum
+        out.print(rendered, crop=False)
+        for note in table.notes:
+            out.print(note, soft_wrap=True)
+
+
+def _rich_table(table: "Table") -> RichTable:
+    rendered = RichTable(title=table.title or None, title_justify="left", title_style="bold")
+    for j, column in enumerate(table.columns):
+        rendered.add_column(
+            column.heading,
+            justify="left" if j == 0 or column.left else "right",
+            no_wrap=j == 0,
+            overflow="fold",  # nothing is lost on a narrow terminal
+        )
+    for i, row in enumerate(table.texts()):
+        if table.totals and i == len(table.rows) - table.totals:
+            rendered.add_section()
+        cells = (Text(text, "bold" if (i, j) in table.best else "") for j, text in enumerate(row))
+        rendered.add_row(*cells)
+    return rendered
+
+
+def print_report(write: Callable[[], Path]) -> None:
+    """Write a report and print its path, or why there is none."""
+    try:
+        out.print(f"Report: {write()}", soft_wrap=True)
+    except UserError as error:  # the figures are an extra; the runs are finished without them
+        out.print(f"No report: {error}", soft_wrap=True)
+
+
+def busy(activity: str) -> AbstractContextManager[object]:
+    """Show a spinner on a terminal."""
+    return out.status(activity) if out.is_terminal else nullcontext()
+
+
+class View(Protocol):
+    """A function that makes the watcher of a run."""
+
+    def __call__(self, config: "RunConfig", title: str = "") -> Watcher: ...
+
+
+def _quiet_view(config: "RunConfig", title: str = "") -> Watcher:
+    return Watcher()
+
+
+def _lines_view(config: "RunConfig", title: str = "") -> Watcher:
+    return Lines(out, title or config.name, config)
+
+
+@contextmanager
+def showing(quiet: bool, workers: int = 1) -> Iterator[View]:
+    """Show runs: as bars on a terminal, as lines elsewhere; of several ranks, the first one."""
+    if quiet or launched().rank:
+        yield _quiet_view
+    elif workers > 1 or not out.is_terminal:  # the bars of several processes would collide
+        yield _lines_view
+    else:
+        with live(out) as progress:
+            yield lambda config, title="": Bars(progress, title or config.name, config)
+
+
+class Recent:
+    """Shares, loss and speed over the latest units of the budget."""
+
+    def __init__(self, units: int = 200) -> None:
+        self._records: deque[UnitRecord] = deque(maxlen=units)
+        self._times: deque[float] = deque(maxlen=units)
+
+    def add(self, record: UnitRecord) -> None:
+        self._records.append(record)
+        self._times.append(time.perf_counter())
+
+    def line(self) -> str:
+        return "  ".join(part for part in (self._loss(), self._speed(), self._shares()) if part)
+
+    def _loss(self) -> str:
+        """Return the mean training loss, weighted by the shares of the tasks."""
+        losses = [
+            sum(record.shares().get(task, 0.0) * loss for task, loss in by_task.items())
+            for record in self._records
+            if (by_task := record.training_losses())
+        ]
+        return f"loss {sum(losses) / len(losses):.3f}" if losses else ""
+
+    def _speed(self) -> str:
+        passed = self._times[-1] - self._times[0] if self._times else 0.0
+        tokens = sum(getattr(record, "tokens", None) or 0 for record in list(self._records)[1:])
+        return f"{tokens / passed:,.0f} tokens/s" if passed > 0 and tokens else ""
+
+    def _shares(self) -> str:
+        total: Counter[str] = Counter()
+        for record in self._records:
+            for task, share in record.shares().items():
+                total[task] += share / len(self._records)  # type: ignore[assignment]
+        most = {task for task, _ in total.most_common(8)}
+        shares = [f"{task} {share:.0%}" for task, share in sorted(total.items()) if task in most]
+        return ", ".join(shares) + (", ..." if len(total) > len(most) else "")
+
+
+def evaluation_words(
+    objective: "Objective | None", scores: Mapping[str, "Scores"], score: float, best: bool
+) -> str:
+    """Return the run's objective at an evaluation; the mean score if it has none."""
+    mark = " (best)" if best else ""
+    if objective is None:
+        return f"dev {100 * score:.1f}{mark}"
+    target_scores = [scores[task] for task in objective.tasks]
+    if objective.measure == "loss":
+        return f"dev loss {fmean(each.loss for each in target_scores):.3f}{mark}"
+    return f"dev {100 * fmean(each.score for each in target_scores):.1f}{mark}"
+
+
+class Bars(Watcher):
+    """A live progress bar on a terminal."""
+
+    def __init__(self, progress: "Progress", title: str, config: "RunConfig") -> None:
+        self._progress = progress
+        self._bar = progress.add_task(title, total=config.length, about="")
+        self._length = config.length
+        self._objective = config.objective
+        self._recent = Recent()
+
+    def reading(self, task: str, split: str, rows: int) -> None:
+        self.working(f"reading {task} {split}: {rows:,} rows")
+
+    def working(self, text: str) -> None:
+        self._progress.update(self._bar, about=text)
+
+    def advanced(self, record: UnitRecord) -> None:
+        self._recent.add(record)
+        if record.step % 10 == 0:
+            self.working(self._recent.line())
+
+    def spent(self, part: float) -> None:
+        self._progress.update(self._bar, completed=round(part * self._length))
+
+    def evaluated(
+        self, step: int, scores: Mapping[str, "Scores"], score: float, best: bool
+    ) -> None:
+        words = evaluation_words(self._objective, scores, score, best)
+        self.working(f"{words}  {self._recent.line()}")
+
+
+class Lines(Watcher):
+    """About ten lines a run, for logs and pipes."""
+
+    def __init__(self, console: Console, title: str, config: "RunConfig") -> None:
+        self._console = console
+        self._title = title
+        self._unit = config.family.unit.removesuffix("s")
+        self._of = f"/{config.length}" if config.budget.count == "steps" else ""
+        self._objective = config.objective
+        self._lines = min(10, config.length)
+        self._step = 0
+        self._part = 0.0
+        self._recent = Recent()
+        self._split: tuple[str, str] | None = None
+        self._last = time.monotonic()
+
+    def reading(self, task: str, split: str, rows: int) -> None:
+        if self._split != (task, split):
+            self._split = (task, split)
+            self._print(f"reading {task} {split}")
+
+    def working(self, text: str) -> None:
+        if time.monotonic() - self._last > MAX_SILENCE:
+            self._print(text)
+
+    def advanced(self, record: UnitRecord) -> None:
+        self._recent.add(record)
+        self._step = record.step
+
+    def spent(self, part: float) -> None:
+        before, self._part = self._part, part
+        if int(self._lines * part) > int(self._lines * before):
+            self._print(f"{self._place(self._step)}  {self._recent.line()}")
+
+    def _place(self, step: int) -> str:
+        return f"{self._unit} {step}{self._of or f' ({self._part:.0%} of the budget)'}"
+
+    def evaluated(
+        self, step: int, scores: Mapping[str, "Scores"], score: float, best: bool
+    ) -> None:
+        words = evaluation_words(self._objective, scores, score, best)
+        self._print(f"{self._place(step)}  {words}")
+
+    def _print(self, text: str) -> None:
+        self._last = time.monotonic()
+        self._console.print(f"{self._title}: {text}", highlight=False, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def live(console: Console) -> Iterator["Progress"]:
+    """Show progress bars below each other."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[about]}", markup=False),
+        console=console,
+    ) as progress:
+        yield progress

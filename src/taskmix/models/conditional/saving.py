@@ -1,0 +1,125 @@
+"""Saving and loading a conditioned encoder: safetensors and JSON, no code."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import transformers
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import AutoConfig, PreTrainedModel
+
+from taskmix.errors import UserError
+from taskmix.models.conditional.build import FAMILIES, build
+from taskmix.models.conditional.encoder import ConditionalEncoder
+from taskmix.models.encoders import first_line, quiet
+from taskmix.models.spec import checked
+
+FORMAT = 1
+ABOUT = "conditional.json"
+WEIGHTS = "conditional.safetensors"
+_ENCODER = "encoder."
+
+
+def save(conditioned: ConditionalEncoder, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with quiet():
+        conditioned.encoder.save_pretrained(folder)
+    save_file(_added(conditioned), folder / WEIGHTS)
+    about = {
+        "format": FORMAT,
+        "tasks": list(conditioned.tasks),
+        "conditional": conditioned.spec.model_dump(),
+    }
+    (folder / ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+
+
+def load(folder: Path) -> ConditionalEncoder:
+    """Load an encoder in evaluation mode, frozen as its spec says."""
+    tasks, options = _about(folder)
+    conditioned = build(_encoder(folder), tasks, checked(options, str(folder / ABOUT)))
+    weights = _tensors(folder / WEIGHTS)
+    expected = _added(conditioned)
+    wrong = sorted(weights.keys() ^ expected.keys()) or sorted(
+        name for name, tensor in expected.items() if weights[name].shape != tensor.shape
+    )
+    if wrong:
+        raise UserError(
+            f"{folder / WEIGHTS}: expected the weights that {ABOUT} describes, "
+            f"found {wrong[0]!r} to be missing, too many or of another shape"
+        )
+    # Assigned, not copied: the weights keep the precision that they were saved in.
+    conditioned.load_state_dict(weights, strict=False, assign=True)
+    return conditioned.eval()
+
+
+def _added(conditioned: ConditionalEncoder) -> dict[str, Tensor]:
+    """Return the weights beside those of the pretrained encoder."""
+    state = conditioned.state_dict()
+    return {name: t.contiguous() for name, t in state.items() if not name.startswith(_ENCODER)}
+
+
+def _about(folder: Path) -> tuple[list[str], dict[str, Any]]:
+    path = folder / ABOUT
+    if not path.exists():
+        raise UserError(f"{folder}: expected a conditioned encoder, found no {ABOUT}")
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+        version, tasks, options = about["format"], about["tasks"], about["conditional"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{path}: expected what save_pretrained writes, found it broken ({first_line(error)})"
+        ) from None
+    if version != FORMAT:
+        raise UserError(f"{path}: found format {version}, this version of taskmix reads {FORMAT}")
+    names = isinstance(tasks, list) and all(isinstance(task, str) for task in tasks)
+    if not names or not isinstance(options, dict):
+        raise UserError(f"{path}: expected a list of task names and a mapping of options")
+    return tasks, options
+
+
+def _encoder(folder: Path) -> PreTrainedModel:
+    """Load the pretrained encoder."""
+    with quiet():
+        try:
+            config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+            if config.model_type not in FAMILIES:
+                raise UserError(
+                    f"{folder}: expected an encoder of {', '.join(sorted(FAMILIES))}, "
+                    f"found {config.model_type!r}"
+                )
+            family: Any = getattr(transformers, FAMILIES[config.model_type])
+            pooler = {} if config.model_type == "electra" else {"add_pooling_layer": False}
+            encoder, report = family.from_pretrained(
+                folder,
+                config=config,
+                dtype="auto",
+                attn_implementation="sdpa",
+                use_safetensors=True,
+                local_files_only=True,
+                output_loading_info=True,
+                **pooler,
+            )
+        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+            raise UserError(
+                f"{folder}: expected the encoder that save_pretrained writes, "
+                f"found it broken ({first_line(error)})"
+            ) from None
+    if report["missing_keys"]:
+        raise UserError(
+            f"{folder}: expected all weights of the encoder, "
+            f"found no {min(report['missing_keys'])!r}"
+        )
+    loaded: PreTrainedModel = encoder
+    return loaded
+
+
+def _tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise UserError(
+            f"{path}: expected the weights of the conditional modules, "
+            f"found them missing or broken ({first_line(error)})"
+        ) from None

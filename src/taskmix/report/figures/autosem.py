@@ -1,0 +1,229 @@
+"""Figures of an AutoSeM study."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import beta
+
+from taskmix.policies import Utility
+from taskmix.report.document import Caption
+from taskmix.report.style import NEUTRAL, PALETTE, SCALE, Look, looks, panels, plotly, safe
+from taskmix.report.timeline import Floats
+from taskmix.search.process import Process, standardised
+from taskmix.studies.autosem import Search, Tried
+
+UTILITIES = Caption(
+    "Utilities",
+    "How probable it is that a round of a task does not lower the primary's dev score, as stage 1 "
+    "believes; a bar reaches over 95% of its curve. A task without rounds has learned nothing.",
+)
+SEARCH_HISTORY = Caption(
+    "Search",
+    "Each point is a whole training with one mixing ratio; ratios above the dashed line beat the "
+    "primary alone, on this one seed.",
+)
+RATIO_MAP = Caption(
+    "Map of ratios",
+    "What the Gaussian process expects of each mixture, and how unsure it is; points are the "
+    "ratios that were tried, the coloured one is the best.",
+)
+DENSITY_POINTS = 401
+MAP_POINTS = 41
+MIN_TRIALS = 3
+"""Trials that a map of the ratios needs."""
+
+
+def utilities(posteriors: Sequence[Utility]) -> Any:
+    """The posterior density of each task's utility, with a bar for its 95% credible interval.
+
+    Figure 3 of Guo, Pasunuru and Bansal (2019).
+    """
+    go, _ = plotly()
+    figure = panels(heights=(0.7, 0.3))
+    for (name, look), utility in zip(
+        looks(u.task for u in posteriors).items(), posteriors, strict=True
+    ):
+        figure.add_trace(_density(go, name, look, utility), row=1, col=1)
+        figure.add_trace(_interval(go, name, look, utility), row=2, col=1)
+    figure.update_xaxes(range=[0, 1])
+    figure.update_xaxes(title_text="utility: the chance that a round does not harm", row=2, col=1)
+    figure.update_yaxes(title_text="density", rangemode="tozero", row=1, col=1)
+    figure.update_yaxes(showticklabels=False, showgrid=False, row=2, col=1)
+    figure.update_layout(height=460 + 18 * len(posteriors), hovermode="closest")
+    return figure
+
+
+def _density(go: Any, name: str, look: Look, utility: Utility) -> Any:
+    at = np.linspace(0, 1, DENSITY_POINTS)[1:-1]  # a density may be infinite at the ends
+    return go.Scatter(
+        x=at,
+        y=beta.pdf(at, utility.a, utility.b),
+        name=safe(name),
+        legendgroup=name,
+        mode="lines",
+        line={"color": look.colour, "dash": look.dash, "width": 2.5},
+    )
+
+
+def _interval(go: Any, name: str, look: Look, utility: Utility) -> Any:
+    return go.Scatter(
+        x=[utility.mean],
+        y=[f"{safe(name)}"],
+        name=safe(name),
+        legendgroup=name,
+        showlegend=False,
+        mode="markers",
+        marker={"color": look.colour, "size": 9},
+        error_x={
+            "type": "data",
+            "symmetric": False,
+            "array": [utility.high - utility.mean],
+            "arrayminus": [utility.mean - utility.low],
+            "color": look.colour,
+            "thickness": 2,
+        },
+        hovertemplate=(
+            f"{safe(name)}: {utility.mean:.2f}, 95% from {utility.low:.2f} to {utility.high:.2f},"
+            f" {utility.pulls} rounds<extra></extra>"
+        ),
+    )
+
+
+def search_history(search: Search) -> Any:
+    """Return the value of each trial, the best so far, and what the primary reaches alone."""
+    go, _ = plotly()
+    figure = panels()
+    completed = [trial for trial in search.tried if not trial.pruned]
+    pruned = [trial for trial in search.tried if trial.pruned]
+    figure.add_trace(_trial_points(go, completed, "finished", "circle", PALETTE[0]))
+    if pruned:
+        figure.add_trace(_trial_points(go, pruned, "pruned, its last value", "x", NEUTRAL))
+    so_far = np.maximum.accumulate([100 * trial.value for trial in completed])
+    line = {"color": PALETTE[1], "width": 2.5, "shape": "hv"}
+    numbers = [trial.number for trial in completed]
+    figure.add_trace(go.Scatter(x=numbers, y=so_far, name="best so far", mode="lines", line=line))
+    if search.alone is not None:
+        figure.add_hline(
+            100 * search.alone.value,
+            line={"color": NEUTRAL, "dash": "dash", "width": 1.5},
+            annotation_text="primary alone",
+        )
+    figure.update_xaxes(title_text="trial")
+    figure.update_yaxes(title_text="objective, of 100", hoverformat=".1f")
+    figure.update_layout(height=420, hovermode="closest")
+    return figure
+
+
+def _trial_points(go: Any, trials: list[Tried], name: str, symbol: str, colour: str) -> Any:
+    return go.Scatter(
+        x=[trial.number for trial in trials],
+        y=[100 * trial.value for trial in trials],
+        name=name,
+        mode="markers",
+        marker={"color": colour, "symbol": symbol, "size": 9},
+        text=[trial.ratio_text for trial in trials],
+        hovertemplate="trial %{x}, %{text}: %{y:.1f}<extra></extra>",
+    )
+
+
+@dataclass(frozen=True)
+class Map:
+    """The Gaussian process over the shares of the mini-batches; objectives are of 100."""
+
+    mean: Callable[[Floats], Floats]  # of shares of shape (points, auxiliaries)
+    spread: Callable[[Floats], Floats]
+    shares: Floats  # of the trials, shape (trials, auxiliaries)
+    best: Floats  # the shares of the best trial
+
+
+def ratio_map(search: Search) -> Any:
+    """The expected objective over the auxiliaries' shares of the mini-batches, and its spread.
+
+    One auxiliary gives a curve with a band of two standard deviations; two give a map of the mean
+    and one of the spread; of more, the two with the largest shares in the best ratio, the others as
+    they are there.
+    """
+    fitted = _fitted(search)
+    if fitted.shares.shape[1] == 1:
+        return _ratio_curve(search, fitted)
+    return _ratio_maps(search, fitted)
+
+
+def _fitted(search: Search) -> Map:
+    values = np.array([trial.value for trial in search.tried])
+    finished = np.array([trial.value for trial in search.tried if not trial.pruned])
+    # As in the search: a curve that was cut off says that its ratio is bad, and no more.
+    values = 100 * np.clip(values, finished.min(), finished.max())
+    shares = np.array([search.space.shares(trial.ratio) for trial in search.tried])
+    process = Process(shares, standardised(values), np.empty((0, shares.shape[1])))
+    centre, scale = values.mean(), values.std()
+    return Map(
+        lambda at: centre + scale * process.mean(at),
+        lambda at: scale * process.deviation(at),
+        shares,
+        np.array(search.space.shares(search.best.ratio)),
+    )
+
+
+def _ratio_curve(search: Search, fitted: Map) -> Any:
+    go, _ = plotly()
+    figure = panels()
+    at = np.linspace(0, 1, 4 * MAP_POINTS)[:, None]
+    mean, spread = fitted.mean(at), fitted.spread(at)
+    edge = {"mode": "lines", "line": {"width": 0}, "showlegend": False, "hoverinfo": "skip"}
+    figure.add_trace(go.Scatter(x=at[:, 0], y=mean - 2 * spread, **edge))
+    band = {"fill": "tonexty", "fillcolor": "rgba(0,114,178,0.2)"}
+    figure.add_trace(go.Scatter(x=at[:, 0], y=mean + 2 * spread, **band, **edge))
+    line = {"color": PALETTE[0], "width": 2.5}
+    figure.add_trace(go.Scatter(x=at[:, 0], y=mean, name="expected", mode="lines", line=line))
+    figure.add_trace(_share_points(go, search, fitted.shares[:, 0], None))
+    share = f"share of {safe(search.space.auxiliaries[0])}"
+    figure.update_xaxes(title_text=share, range=[0, 1])
+    figure.update_yaxes(title_text="objective, of 100", hoverformat=".1f")
+    figure.update_layout(height=420, hovermode="closest")
+    return figure
+
+
+def _ratio_maps(search: Search, fitted: Map) -> Any:
+    go, _ = plotly()
+    figure = panels(widths=(0.5, 0.5))
+    first, second = sorted(np.argsort(-fitted.best, kind="stable")[:2].tolist())
+    axis = np.linspace(0, 1, MAP_POINTS)
+    at = np.tile(fitted.best, (MAP_POINTS, MAP_POINTS, 1))
+    at[..., first], at[..., second] = axis[None, :], axis[:, None]
+    possible = at.sum(axis=-1) < 1  # the primary needs a share
+    titles = {"expected": fitted.mean, "spread": fitted.spread}
+    for column, (name, function) in enumerate(titles.items(), 1):
+        values = function(at.reshape(-1, at.shape[-1])).reshape(MAP_POINTS, MAP_POINTS)
+        z = np.where(possible, values, np.nan)
+        bar = {"title": {"text": name}, "x": 0.46 if column == 1 else 1.0, "thickness": 12}
+        heat = go.Heatmap(x=axis, y=axis, z=z, colorscale=SCALE, colorbar=bar, name=name)
+        figure.add_trace(heat, row=1, col=column)
+        shares = fitted.shares[:, [first, second]]
+        figure.add_trace(_share_points(go, search, shares[:, 0], shares[:, 1]), row=1, col=column)
+    names = [safe(search.space.auxiliaries[k]) for k in (first, second)]
+    figure.update_xaxes(title_text=f"share of {names[0]}", range=[0, 1])
+    figure.update_yaxes(title_text=f"share of {names[1]}", range=[0, 1], col=1)
+    figure.update_layout(height=460, hovermode="closest", showlegend=False)
+    return figure
+
+
+def _share_points(go: Any, search: Search, x: Floats, y: Floats | None) -> Any:
+    values = [100 * trial.value for trial in search.tried]
+    best = search.best
+    return go.Scatter(
+        x=x,
+        y=values if y is None else y,
+        name="tried",
+        mode="markers",
+        marker={
+            "color": [PALETTE[3] if trial is best else "white" for trial in search.tried],
+            "symbol": ["x" if trial.pruned else "circle" for trial in search.tried],
+            "line": {"color": "black", "width": 1},
+            "size": 9,
+        },
+        text=[f"{trial.ratio_text}: {100 * trial.value:.1f}" for trial in search.tried],
+        hovertemplate="%{text}<extra></extra>",
+    )

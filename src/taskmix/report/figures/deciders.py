@@ -1,0 +1,195 @@
+"""What the decider of a run did: one figure for each family."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from taskmix.journal import Round, SelectionStep
+from taskmix.report.document import Caption
+from taskmix.report.history import History
+from taskmix.report.style import NEUTRAL, looks, panels, plotly, safe
+from taskmix.report.timeline import Floats, Timeline, asked, influence, thinned
+
+SHARES = Caption(
+    "Shares of the draws",
+    "The height of a colour is the probability with which its task was drawn; the two bars "
+    "compare the mean probabilities with the draws.",
+)
+MAX_GROUPS = 100
+"""Batches are counted together in at most this many groups."""
+SELECTION = Caption(
+    "Examples chosen",
+    "Where a solid line is above its dotted one, the selector chose the task more often than the "
+    "candidates contain it.",
+)
+WEIGHTS = Caption(
+    "Weights",
+    "Where α is above 1, the target gains from more of a task's update, below 1 from less; the "
+    "weights are the sum of these corrections over the rounds.",
+)
+
+
+def shares(history: History) -> Any:
+    """Return the probabilities over the steps as areas, beside their means and the draws."""
+    timeline = asked(history)
+    if timeline is None:
+        raise ValueError("history: expected shares records, found none")
+    figure = panels(widths=(0.86, 0.14))
+    figure.add_traces(_share_areas(history, timeline), rows=1, cols=1)
+    figure.add_traces(_share_bars(history, timeline), rows=1, cols=2)
+    figure.update_layout(barmode="stack", bargap=0.15)
+    figure.update_xaxes(title_text="step", range=[timeline.steps[0], timeline.end], row=1, col=1)
+    figure.update_yaxes(range=[0, 1], tickformat=".0%", hoverformat=".1%")
+    figure.update_yaxes(title_text="share of the draws", row=1, col=1)
+    return figure
+
+
+def _share_areas(history: History, timeline: Timeline) -> list[Any]:
+    go, _ = plotly()
+    steps, values = timeline.corners()
+    return [
+        go.Scatter(
+            x=steps,
+            y=column,
+            name=safe(task),
+            legendgroup=task,
+            stackgroup="asked",
+            mode="lines",
+            line={"width": 0, "color": look.colour, "shape": "hv"},
+            fillcolor=look.colour,
+            fillpattern=look.hatch,
+        )
+        for (task, look), column in zip(looks(history.tasks).items(), values.T, strict=True)
+    ]
+
+
+def _share_bars(history: History, timeline: Timeline) -> list[Any]:
+    go, _ = plotly()
+    drawn = Counter(task for unit in history.units for task in unit.shares())
+    total = max(1, drawn.total())
+    return [
+        go.Bar(
+            x=["asked", "drawn"],
+            y=[mean, drawn[task] / total],
+            name=safe(task),
+            legendgroup=task,
+            showlegend=False,
+            marker={"color": look.colour, "pattern": look.hatch},
+        )
+        for (task, look), mean in zip(looks(history.tasks).items(), timeline.mean(), strict=True)
+    ]
+
+
+def selection(history: History) -> Any:
+    """Return each task's share of the chosen examples and of the candidates.
+
+    Figure 8 of Pilault, El hattami and Pal (2021), as shares.
+    """
+    selections = [unit for unit in history.units if isinstance(unit, SelectionStep)]
+    if not selections:
+        raise ValueError("history: expected selection records, found none")
+    go, _ = plotly()
+    figure = panels()
+    groups = [
+        [selections[k] for k in places]
+        for places in np.array_split(np.arange(len(selections)), MAX_GROUPS)
+        if len(places)
+    ]
+    steps = [group[-1].step for group in groups]
+    chosen = _example_shares(groups, "chosen", history.tasks)
+    offered = _example_shares(groups, "candidates", history.tasks)
+    for k, (task, look) in enumerate(looks(history.tasks).items()):
+        common = {"x": steps, "mode": "lines", "legendgroup": task}
+        line = {"color": look.colour, "dash": look.dash, "width": 2.5}
+        figure.add_trace(go.Scatter(y=chosen[:, k], name=safe(task), line=line, **common))
+        line = {"color": look.colour, "dash": "dot", "width": 1}
+        name = f"{safe(task)}, offered"
+        figure.add_trace(
+            go.Scatter(y=offered[:, k], name=name, line=line, showlegend=False, **common)
+        )
+    figure.update_xaxes(title_text="step", range=[0, 1.02 * history.end])
+    figure.update_yaxes(
+        title_text="share of the examples", tickformat=".0%", hoverformat=".1%", rangemode="tozero"
+    )
+    return figure
+
+
+def _example_shares(
+    groups: Sequence[Sequence[SelectionStep]], which: str, tasks: Sequence[str]
+) -> Floats:
+    """Return the shares by task in each group, shape `(groups, tasks)`."""
+    counts = np.array(
+        [
+            [sum(getattr(record, which).get(task, 0) for record in group) for task in tasks]
+            for group in groups
+        ],
+        dtype=np.float64,
+    )
+    shares: Floats = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    return shares
+
+
+def weighting(history: History) -> Any:
+    """Return α, where the weighting has it, and the normalised weights over the rounds.
+
+    Figure 3 of Kourdis, Gordon-Hall and Gorinski (2020).
+    """
+    weights = influence(history)
+    rounds = _rounds(history)
+    if weights is None or not rounds:
+        raise ValueError("history: expected round records, found none")
+    by_task = dict(zip(history.tasks, weights.values.T, strict=True))
+    alphas = _alphas(history)
+    figure = panels(heights=(0.5, 0.5) if alphas else (1.0,))
+    if alphas:
+        figure.add_traces(_weight_curves(history, alphas, legend=False), rows=1, cols=1)
+        figure.add_hline(1.0, line={"color": NEUTRAL, "dash": "dot", "width": 1}, row=1, col=1)
+        figure.update_yaxes(title_text="α", row=1, col=1)
+    last = 2 if alphas else 1
+    figure.add_traces(_weight_curves(history, by_task, legend=True), rows=last, cols=1)
+    figure.update_yaxes(title_text="normalised weight", range=[-0.02, 1.02], row=last, col=1)
+    figure.update_xaxes(title_text="round", row=last, col=1)
+    figure.update_layout(height=300 + 180 * (last - 1))
+    return figure
+
+
+def _alphas(history: History) -> dict[str, Sequence[float]]:
+    return {
+        task: [record.alphas[task] for record in _rounds(history)]
+        for task in history.tasks
+        if all(task in record.alphas for record in _rounds(history))
+    }
+
+
+def _rounds(history: History) -> list[Round]:
+    return [unit for unit in history.units if isinstance(unit, Round)]
+
+
+def _weight_curves(
+    history: History, values: Mapping[str, Sequence[float]], *, legend: bool
+) -> list[Any]:
+    go, _ = plotly()
+    styles = looks(history.tasks)
+    shown = thinned(len(_rounds(history)))
+    return [
+        go.Scatter(
+            x=shown + 1,
+            y=np.asarray(column)[shown],
+            name=safe(task),
+            legendgroup=task,
+            showlegend=legend,
+            mode="lines+markers" if len(shown) <= 40 else "lines",
+            line={"color": styles[task].colour, "dash": styles[task].dash, "width": 2},
+        )
+        for task, column in values.items()
+    ]
+
+
+DECIDERS: Mapping[str, tuple[Caption, Callable[[History], Any]]] = {
+    "policy": (SHARES, shares),
+    "selection": (SELECTION, selection),
+    "weighting": (WEIGHTS, weighting),
+}
+"""By family."""

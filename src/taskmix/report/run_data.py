@@ -1,0 +1,87 @@
+"""The run folder that a report is about."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from taskmix.config import Objective, read_value
+from taskmix.errors import UserError, explain
+from taskmix.report.history import History, read_history
+from taskmix.studies.compare import label
+from taskmix.training.folder import JOURNAL, RUN, SCORES, Finished, Scores, finished
+from taskmix.training.objective import kept_evaluation
+
+
+@dataclass(frozen=True)
+class RunData:
+    """A run folder, finished or not.
+
+    Args:
+        path: of the folder.
+        history: its journal.
+        config: its run file as text; empty if there is none.
+        finished: whether the budget is spent.
+        result: the final scores, else those of the model kept so far; None before any evaluation.
+    """
+
+    path: Path
+    history: History
+    config: str
+    finished: bool
+    result: Finished | None
+
+    @property
+    def objective(self) -> Objective | None:
+        """The objective that the run file names, if any."""
+        named = _settings(self.path, self.config).get("objective")
+        try:
+            return None if named is None else Objective.model_validate(named)
+        except ValidationError as error:
+            where = f"{self.path / RUN}: objective"
+            raise UserError(explain(error, Objective, where)) from None
+
+    @property
+    def policy(self) -> str:
+        """The name of the decider, with its options unless the user named it."""
+        decider = self.history.opening.decider
+        return label(decider) if "name" in decider else "unknown policy"
+
+
+def read_run(path: Path) -> RunData:
+    """Read a run folder."""
+    run = path / RUN
+    config = run.read_text(encoding="utf-8") if run.exists() else ""
+    history = read_history(path / JOURNAL)
+    if (path / SCORES).exists():
+        return RunData(path, history, config, True, _final_result(path, history))
+    return RunData(path, history, config, False, _result_so_far(path, history, config))
+
+
+def _final_result(path: Path, history: History) -> Finished:
+    result = finished(path)
+    if set(result.tasks) != set(history.tasks):
+        raise UserError(
+            f"{path / SCORES}: expected the tasks of its journal, {history.tasks}, "
+            f"found {list(result.tasks)}"
+        )
+    return result
+
+
+def _result_so_far(path: Path, history: History, config: str) -> Finished | None:
+    if not history.evaluations:
+        return None
+    settings = _settings(path, config).get("evaluate")
+    keep = settings.get("keep", "best") if isinstance(settings, dict) else "best"
+    kept, last = kept_evaluation(history.evaluations, keep), history.evaluations[-1]
+    tasks = {
+        task: Scores(score, kept.metrics.get(task, {}), kept.losses[task], examples=0)
+        for task, score in kept.scores.items()
+    }
+    return Finished(kept.step, kept.score, tasks, last.forward, last.backward, kept.objective)
+
+
+def _settings(path: Path, config: str) -> dict[str, Any]:
+    settings = read_value(config, str(path / RUN)) if config else None
+    return settings if isinstance(settings, dict) else {}

@@ -1,0 +1,144 @@
+"""Stage 1, which selects the candidates that help, and the final training with the best ratio."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from taskmix.errors import UserError
+from taskmix.journal import Step, read_latest
+from taskmix.policies import Outcome, Thompson, Utility
+from taskmix.policies.thompson import helpful
+from taskmix.studies.autosem.search import Search, trial_folder
+from taskmix.studies.autosem.settings import Plan, StageCost
+from taskmix.studies.shared_study import KEY, PlannedTrial, SharedStudy
+from taskmix.studies.storage import Storage
+from taskmix.training.folder import JOURNAL, SCORES
+
+if TYPE_CHECKING:
+    from optuna.trial import Trial
+
+_UTILITIES = "utilities"
+"""The user attribute of stage 1's trial."""
+
+
+@dataclass(frozen=True)
+class SelectedTasks:
+    """The result of stage 1.
+
+    Args:
+        auxiliaries: the selected candidates, highest utility first.
+        utilities: of all tasks, the primary too; empty if stage 1 was skipped.
+        spent: the cost of stage 1.
+    """
+
+    auxiliaries: tuple[str, ...]
+    utilities: Sequence[Utility] = ()
+    spent: StageCost = field(default_factory=StageCost)
+
+
+@dataclass(frozen=True)
+class FinalRun:
+    """A training with the best ratio.
+
+    Args:
+        seed: of the run.
+        folder: of the run; its `model` is the trained model.
+        value: of the objective.
+        spent: the cost of the run; zero where it is the run of the best trial.
+    """
+
+    seed: int
+    folder: Path
+    value: float
+    spent: StageCost
+
+
+def select(plan: Plan, storage: Storage) -> SelectedTasks:
+    """Train once with Thompson sampling and select candidates; a finished stage is read."""
+    if plan.settings.without == "selection":
+        return SelectedTasks(plan.candidates)
+    study = SharedStudy(storage, plan.study_name("selection"))
+    study.check_settings(plan.study_settings())
+    study.add_trials([PlannedTrial("run")])
+    study.run_trials(partial(_run_selection, plan))
+    trial = study.finished_trials()["run"]
+    utilities = [Utility(**values) for values in trial.user_attrs[_UTILITIES]]
+    return SelectedTasks(_auxiliaries(plan, utilities), utilities, StageCost.of_trial(trial))
+
+
+def _run_selection(plan: Plan, trial: "Trial") -> float:
+    folder = plan.out / "selection"
+    finished = plan.runner.run(plan.selection_config(), folder, "stage 1")
+    utilities = _replayed_policy(plan, folder).utilities()
+    trial.set_user_attr(_UTILITIES, [asdict(utility) for utility in utilities])
+    StageCost.of_run(folder).store(trial)
+    assert finished.objective is not None
+    return finished.objective
+
+
+def _replayed_policy(plan: Plan, folder: Path) -> Thompson:
+    """Return the policy of stage 1 as it was at the end, from the run's journal."""
+    decider = plan.selection_config().decider
+    options = {key: value for key, value in decider.items() if key != "name"}
+    policy = Thompson([plan.primary, *plan.candidates], **options)
+    for record in read_latest(folder / JOURNAL):
+        if isinstance(record, Step):
+            draw = policy.replay(policy.tasks.index(record.task))
+            policy.tell(Outcome(draw, score=record.score))
+    return policy
+
+
+def _auxiliaries(plan: Plan, utilities: Sequence[Utility]) -> tuple[str, ...]:
+    settings = plan.settings
+    _, *auxiliaries = helpful(
+        utilities, plan.primary, settings.top, settings.threshold, settings.credibility
+    )
+    if not auxiliaries:
+        raise UserError(
+            f"selection: expected a candidate that was given a round, found none in"
+            f" {settings.rounds} rounds; ask for more rounds"
+        )
+    return tuple(auxiliaries)
+
+
+def train_finals(plan: Plan, search: Search, storage: Storage) -> list[FinalRun]:
+    """Train with the best ratio and each seed; finished runs are read."""
+    study = SharedStudy(storage, plan.study_name("final"))
+    study.check_settings(plan.study_settings() | {"ratio": dict(search.best.ratio)})
+    seeds = {f"seed-{seed}": seed for seed in plan.seeds}
+    study.add_trials([PlannedTrial(key) for key in seeds])
+    study.run_trials(partial(_run_final, plan, search, seeds), list(seeds))
+    trials = study.finished_trials()
+    return [
+        FinalRun(
+            seed,
+            _final_folder(plan, search, seed),
+            trials[key].value or 0.0,
+            StageCost.of_trial(trials[key]),
+        )
+        for key, seed in seeds.items()
+    ]
+
+
+def _run_final(plan: Plan, search: Search, seeds: Mapping[str, int], trial: "Trial") -> float:
+    seed = seeds[trial.user_attrs[KEY]]
+    folder = _final_folder(plan, search, seed)
+    free = _is_best_trial(plan, seed) and (folder / SCORES).exists()
+    config = plan.ratio_config(search.best.ratio, seed)
+    finished = plan.runner.run(config, folder, f"final, seed {seed}")
+    (StageCost() if free else StageCost.of_run(folder)).store(trial)
+    assert finished.objective is not None
+    return finished.objective
+
+
+def _final_folder(plan: Plan, search: Search, seed: int) -> Path:
+    if _is_best_trial(plan, seed):
+        return trial_folder(plan, search.best.number)
+    return plan.out / "final" / f"seed-{seed}"
+
+
+def _is_best_trial(plan: Plan, seed: int) -> bool:
+    """Whether the final run is the run of the best trial: it had this seed and all the budget."""
+    return seed == plan.config.seed and plan.settings.trial_budget == 1

@@ -1,0 +1,98 @@
+"""Tables as data: results return them, the terminal and the HTML page render them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+UNKNOWN = "–"
+"""The text of a missing value."""
+
+
+@dataclass(frozen=True)
+class TableCell:
+    """A value with a text that a column's format cannot give, such as one with an interval."""
+
+    text: str
+    value: float | None
+
+
+Value = str | float | TableCell | None
+Row = Sequence[Value]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table."""
+
+    heading: str
+    format: str | Callable[[float], str] = ""  # of its numbers: a specification, or a function
+    left: bool = False  # whether it is aligned to the left; the first column always is
+
+    def text(self, value: Value) -> str:
+        if value is None:
+            return UNKNOWN
+        if isinstance(value, TableCell):
+            return value.text
+        if isinstance(value, str):
+            return value
+        return format(value, self.format) if isinstance(self.format, str) else self.format(value)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a result.
+
+    >>> print(Table([Column("task"), Column("share", ".1%")], [["cola", 0.25], ["rte", None]]))
+    task  share
+    cola  25.0%
+    rte       –
+    """
+
+    columns: Sequence[Column]  # the first one names the rows
+    rows: Sequence[Row]
+    title: str = ""
+    best: frozenset[tuple[int, int]] = frozenset()  # highlighted cells: pairs of row and column
+    totals: int = 0  # the number of last rows that summarise the ones above
+    notes: tuple[str, ...] = ()  # sentences below the table
+
+    def texts(self) -> list[list[str]]:
+        return [
+            [column.text(value) for column, value in zip(self.columns, row, strict=True)]
+            for row in self.rows
+        ]
+
+    def first(self, count: int) -> "Table":
+        """Return the table with its first rows only, and a note on how many there are."""
+        if len(self.rows) <= count:
+            return self
+        note = f"The first {count} of {len(self.rows)} rows; the report has all of them."
+        return replace(self, rows=self.rows[:count], totals=0, notes=(*self.notes, note))
+
+    def __str__(self) -> str:
+        lines = [[column.heading for column in self.columns], *self.texts()]
+        widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+        left = [k == 0 or column.left for k, column in enumerate(self.columns)]
+        return "\n".join(
+            "  ".join(
+                text.ljust(width) if to_left else text.rjust(width)
+                for text, width, to_left in zip(line, widths, left, strict=True)
+            ).rstrip()
+            for line in lines
+        )
+
+
+def hundredths(score: float) -> str:
+    """Format a score in hundredths, with one decimal."""
+    return f"{100 * score:.1f}"
+
+
+def duration(seconds: float) -> str:
+    """Format a time by its two largest units.
+
+    >>> duration(3.21), duration(75), duration(7384)
+    ('3.2 s', '1 min 15 s', '2 h 3 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, left = divmod(minutes, 60)
+    return f"{hours} h {left} min" if hours else f"{minutes} min {rest} s"
