@@ -132,6 +132,7 @@ def _compare(
             watch=view,
         )
     print_tables(comparison.tables())
+    out.print(comparison.verdict().sentence, soft_wrap=True)
     print_report(
         lambda: write_comparison_report(comparison.folders, to, config.name, comparison.baseline)
     )

@@ -21,6 +21,7 @@ from taskmix.errors import UserError, unknown
 from taskmix.families import FAMILIES
 from taskmix.files import write_whole
 from taskmix.studies.locks import FileLocks
+from taskmix.studies.looks import record_look
 from taskmix.studies.paired import (
     LOSSES,
     SCORES,
@@ -31,6 +32,7 @@ from taskmix.studies.paired import (
     interval_words,
     p_words,
 )
+from taskmix.studies.verdict import Verdict, verdict
 from taskmix.studies.workers import Runner, check_same_settings, helpers
 from taskmix.tables import Column, Table, TableCell, Value
 
@@ -58,6 +60,7 @@ class Comparison:
         baseline: the contestant that the others are compared with; the first if None.
         objective: what all runs are for; None means the mean score over all tasks.
         seeds: by contestant, the seeds of its runs; the same for all contestants if empty.
+        looks: by contestant, the numbers of seeds at which it was tested before.
     """
 
     runs: Mapping[str, Sequence["Finished"]]
@@ -65,6 +68,7 @@ class Comparison:
     baseline: str | None = None
     objective: Objective | None = None
     seeds: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    looks: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @property
     def tasks(self) -> list[str]:
@@ -110,7 +114,15 @@ class Comparison:
             policy: dict(zip(self.seeds.get(policy) or range(len(values)), values, strict=True))
             for policy, values in scores.items()
         }
-        return differences(by_seed, self._against)
+        return differences(by_seed, self._against, self.looks)
+
+    def verdict(self) -> Verdict:
+        """Return who won, by how much, whether it is more than noise, and its cost."""
+        cost = {
+            policy: mean(run.forward + run.backward for run in runs)
+            for policy, runs in self.runs.items()
+        }
+        return verdict(self.differences(), self._against, self.unit, cost)
 
     def all_differences(self) -> list[tuple[str, dict[str, Difference]]]:
         """Return the differences in the measure that contestants are judged by, then by task."""
@@ -273,7 +285,8 @@ def compare(
         runs.setdefault(job.label, []).append(finished[job.name])
         folders.setdefault(job.label, []).append(job.folder)
         seeds_of.setdefault(job.label, []).append(job.config.seed)
-    return Comparison(runs, folders, against, shared.objective, seeds_of)
+    looks = record_look(out, {name: len(seeds) for name, seeds in seeds_of.items()})
+    return Comparison(runs, folders, against, shared.objective, seeds_of, looks)
 
 
 def run_jobs(jobs: Sequence[Job], runner: Runner, locks: FileLocks) -> "dict[str, Finished]":

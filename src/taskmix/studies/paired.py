@@ -7,10 +7,10 @@ from statistics import mean, stdev
 
 from taskmix.tables import UNKNOWN, TableCell
 
-LEVEL = 0.95
-"""The confidence level of intervals."""
-ALPHA = 1 - LEVEL
-"""The significance level of the test."""
+ALPHA = 0.05
+"""The significance level of the test; intervals have the confidence level 1 - ALPHA."""
+LATER_ALPHA = 0.01
+"""The significance level that all looks after the first one share."""
 MIN_SEEDS = 2
 """Seeds that an interval needs."""
 _ROUNDING = 1e-9
@@ -76,7 +76,9 @@ class Difference:
     seeds: int
     low: float | None = None  # of the 95% interval of this difference alone
     high: float | None = None
-    p: float | None = None  # of the paired t-test, corrected for the number of contestants
+    p: float | None = None  # of the paired t-test, corrected for contestants and earlier looks
+    deviation: float | None = None  # standard deviation of the difference over the seeds
+    looks: tuple[int, ...] = ()  # the numbers of seeds at which it was tested before
 
     @property
     def significant(self) -> bool:
@@ -84,13 +86,22 @@ class Difference:
         return self.p is not None and self.p < ALPHA
 
 
-def differences(scores: Mapping[str, Mapping[int, float]], baseline: str) -> dict[str, Difference]:
+def differences(
+    scores: Mapping[str, Mapping[int, float]],
+    baseline: str,
+    looks: Mapping[str, Sequence[int]] | None = None,
+) -> dict[str, Difference]:
     """Return the difference of each contestant to the baseline, from scores by name and seed.
 
     The test is Student's paired t-test of each contestant with the baseline, corrected by Holm's
     method (1979). Comparisons have 3 to 10 seeds: a sign test or rank test has no result below 0.05
     with fewer than 6 seeds, and Dunnett's test assumes equal variances, which a fixed and a learned
     policy do not have. Holm's method holds for dependent tests, and these share a baseline.
+
+    Args:
+        scores: by contestant and seed; higher is better.
+        baseline: the contestant that the others are compared with.
+        looks: by contestant, the numbers of seeds at which it was tested before; see `level_at`.
 
     >>> scores = {"random": {1: 0.50, 2: 0.52}, "mine": {1: 0.54, 2: 0.58}}
     >>> mine = differences(scores, "random")["mine"]
@@ -99,7 +110,10 @@ def differences(scores: Mapping[str, Mapping[int, float]], baseline: str) -> dic
     """
     base = scores[baseline]
     uncorrected = {
-        name: _difference([score - base[seed] for seed, score in by_seed.items() if seed in base])
+        name: _difference(
+            [score - base[seed] for seed, score in by_seed.items() if seed in base],
+            (looks or {}).get(name, ()),
+        )
         for name, by_seed in scores.items()
         if name != baseline and by_seed.keys() & base.keys()
     }
@@ -110,20 +124,41 @@ def differences(scores: Mapping[str, Mapping[int, float]], baseline: str) -> dic
     }
 
 
-def _difference(by_seed: Sequence[float]) -> Difference:
-    """Return the mean with its interval and the p-value of the t-test, before any correction."""
+def level_at(seeds: int, looks: Sequence[int] = ()) -> float:
+    """Return the significance level of a test with so many seeds after earlier looks.
+
+    Testing again whenever seeds were added would raise false alarms: of equal contestants, 17%
+    would differ at one of the looks with 3 to 10 seeds. So the levels of all looks are limited in
+    their sum (alpha spending; Lan and DeMets 1983). The first look is the plain test at 5%. A look
+    at n seeds after one at m gets the part k (1/m - 1/n) of `LATER_ALPHA`, where k is the number of
+    seeds of the first look. These parts sum to less than 1, so by the union bound at most 6% of
+    equal contestants ever differ.
+
+    >>> level_at(5), round(level_at(10, [5]), 4), round(level_at(20, [5, 10]), 4)
+    (0.05, 0.005, 0.0025)
+    """
+    earlier = [look for look in looks if MIN_SEEDS <= look < seeds]
+    if not earlier:
+        return ALPHA
+    return LATER_ALPHA * min(earlier) * (1 / max(earlier) - 1 / seeds)
+
+
+def _difference(by_seed: Sequence[float], looks: Sequence[int]) -> Difference:
+    """Return the mean with its interval and the p-value of the t-test, corrected for the looks."""
     from scipy.special import stdtr, stdtrit  # Student's distribution, and its inverse
 
     seeds, middle = len(by_seed), mean(by_seed)
     if seeds < MIN_SEEDS:
         return Difference(middle, seeds)
-    error = stdev(by_seed) / math.sqrt(seeds)
+    deviation = stdev(by_seed)
+    error = deviation / math.sqrt(seeds)
     if error > _ROUNDING:
-        half = float(stdtrit(seeds - 1, (1 + LEVEL) / 2)) * error
-        p = 2 * float(stdtr(seeds - 1, -abs(middle) / error))
-        return Difference(middle, seeds, middle - half, middle + half, p)
+        level = level_at(seeds, looks)
+        half = float(stdtrit(seeds - 1, 1 - level / 2)) * error
+        p = min(1.0, 2 * float(stdtr(seeds - 1, -abs(middle) / error)) * ALPHA / level)
+        return Difference(middle, seeds, middle - half, middle + half, p, deviation, tuple(looks))
     if abs(middle) <= _ROUNDING:  # the same runs under two names
-        return Difference(middle, seeds, middle, middle, 1.0)
+        return Difference(middle, seeds, middle, middle, 1.0, 0.0, tuple(looks))
     # Coarse scores may differ by the same amount with every seed; their noise is unknown.
     return Difference(middle, seeds)
 
