@@ -190,7 +190,7 @@ def more_seeds(difference: Difference, contestants: int = 1) -> int | None:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class BootstrapEstimate:
     """A number with its 95% bootstrap interval."""
 
     value: float
@@ -198,7 +198,7 @@ class Estimate:
     high: float
 
 
-def interquartile_mean(scores: Floats) -> Estimate:
+def interquartile_mean(scores: Floats) -> BootstrapEstimate:
     """Return the mean of the middle half of all scores, shape `(seeds, tasks)`.
 
     Agarwal et al. (2021), "Deep reinforcement learning at the edge of the statistical precipice".
@@ -214,7 +214,7 @@ def interquartile_mean(scores: Floats) -> Estimate:
     return _estimate(float(trim_mean(scores, 0.25, axis=None)), means)
 
 
-def probability_of_improvement(scores: Floats, base: Floats) -> Estimate:
+def probability_of_improvement(scores: Floats, base: Floats) -> BootstrapEstimate:
     """Return how probable it is that a run beats one of the baseline, on a task drawn at random.
 
     Agarwal et al. (2021): the mean over the tasks of the Mann-Whitney statistic; a tie counts half.
@@ -242,6 +242,6 @@ def _resampled(scores: Floats, purpose: str) -> Floats:
     return samples
 
 
-def _estimate(value: float, samples: Floats) -> Estimate:
+def _estimate(value: float, samples: Floats) -> BootstrapEstimate:
     low, high = np.quantile(samples, [0.025, 0.975])
-    return Estimate(value, float(low), float(high))
+    return BootstrapEstimate(value, float(low), float(high))
