@@ -53,31 +53,18 @@ STUDIES = ("ladder", "figure7", "scitail")
 
 @dataclass(frozen=True)
 class Outcome:
-    """The scores and the cost of a run.
-
-    Args:
-        study: `ladder`, `figure7` or `scitail`.
-        arm: the arm of the study.
-        seed: of the run.
-        scores: by task, the dev score of the kept model.
-        steps: optimiser steps.
-        forward: examples that passed forward in training and scoring.
-        backward: examples that passed backward.
-        used: the share of all training examples that were trained on at least once.
-        seconds: of training.
-        note: for an adaptation, the embedding that it started from.
-    """
+    """The scores and the cost of a run."""
 
     study: str
     arm: str
     seed: int
-    scores: dict[str, float]
+    scores: dict[str, float]  # by task, on the dev set, of the kept model
     steps: int
-    forward: int
+    forward: int  # examples that passed forward, in training and scoring
     backward: int
-    used: float
-    seconds: float
-    note: str = ""
+    used: float  # share of all training examples that were trained on at least once
+    seconds: float  # of training
+    note: str = ""  # for an adaptation, the embedding that it started from
 
     def average(self, tasks: Sequence[str] = GLUE) -> float:
         """Return the mean score over the tasks, in percent."""

@@ -86,7 +86,6 @@ def fits(model: MultiTaskModel, head: str, task: str) -> bool:
 
 @torch.no_grad()
 def copy_head(model: MultiTaskModel, head: str, task: str) -> None:
-    """Copy the outputs of a task's labels from another task's head."""
     target, source = model.heads[key(task)], model.heads[key(head)]
     donor, kind = model.kinds[head], model.kinds[task]
     rows: Tensor | slice = slice(None)

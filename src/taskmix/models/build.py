@@ -45,7 +45,6 @@ def build(
 def build_encoder(
     spec: ModelSpec, tokenizer: Tokenizer | None, source: str | None, own: type[Encoder] | None
 ) -> Encoder:
-    """Make an encoder: the user's own, from a folder, or with random weights."""
     if own is not None:
         return own.for_run(spec, tokenizer.vocabulary if tokenizer is not None else None)
     if tokenizer is None:

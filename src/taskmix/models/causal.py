@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
     AutoModelForCausalLM,
     GenerationConfig,
     GPT2Config,
@@ -23,6 +24,7 @@ from taskmix.models.encoders import (
     check_length,
     check_width,
     is_causal,
+    load_weights,
     quiet,
     text_config,
 )
@@ -50,7 +52,6 @@ class CausalEncoder(PooledEncoder):
 
     @property
     def adapted(self) -> bool:
-        """Whether the model has adapters."""
         return not isinstance(self.model, PreTrainedModel)
 
     def forward(self, inputs: Mapping[str, Tensor]) -> Representation:
@@ -106,7 +107,6 @@ def _ignore_base(encoder: nn.Module, keys: Any) -> None:
 
 
 def build_causal(spec: ModelSpec, source: str | None, vocabulary: int) -> CausalEncoder:
-    """Load the spec's language model from a folder or hub name, or make a random one."""
     model = _language_model(spec, source, vocabulary)
     return CausalEncoder(with_trained_part(model, spec), spec.pooling)
 
@@ -122,28 +122,20 @@ def _language_model(spec: ModelSpec, source: str | None, vocabulary: int) -> Pre
     if source is None:
         return GPT2LMHeadModel(small_causal_config(spec, vocabulary))
     config = text_config(source, spec)
-    with quiet():
-        try:
-            model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-                source, config=config, revision=spec.revision, dtype=torch.float32
-            )
-        except ValueError:
-            raise _no_language_model(source, config.model_type) from None
-    check_length(model.config, spec.max_length)
-    if not is_causal(model):
-        raise _no_language_model(source, config.model_type)
+    model = None
+    if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING:
+        model = load_weights(AutoModelForCausalLM, source, config, spec.revision)
+        check_length(model.config, spec.max_length)
+    if model is None or not is_causal(model):
+        raise UserError(
+            f"model.encoder: {source} is a {config.model_type}, whose tokens see those behind them "
+            "or that has no language model; expected a causal language model for tasks that "
+            "generate"
+        )
     return model
 
 
-def _no_language_model(source: str, architecture: str) -> UserError:
-    return UserError(
-        f"model.encoder: {source} is a {architecture}, whose tokens see those behind them or that "
-        "has no language model; expected a causal language model for tasks that generate"
-    )
-
-
 def small_causal_config(spec: ModelSpec, vocabulary: int) -> GPT2Config:
-    """Return the configuration of a `small` that generates."""
     check_width(spec)
     return GPT2Config(
         vocab_size=vocabulary,

@@ -1,6 +1,7 @@
 """A conditioned encoder as the shared encoder of a multi-task model."""
 
 from collections.abc import Iterator, Mapping
+from itertools import chain, takewhile
 
 from torch import Tensor, nn
 
@@ -40,15 +41,28 @@ class _FixedLayers(Frozen):
     """The layers of a conditioned encoder below every module that training changes."""
 
     def __init__(self, model: ConditionalEncoder) -> None:
-        # A layer is called through the module that conditions it. The states of a side stream are
-        # no layer's output, so that an encoder with one has no part that could be left out.
-        count = 0 if model.has_side_stream else model.fixed_layers
-        conditions = list(model.conditions) if count else []
-        self._layers, self._above = conditions[:count], conditions[count:]
-        fixed = model.fixed_modules() if count else []
-        self._modules = [part for module in fixed for part in module.modules()]
-        self._by_task = model.fixed_by_task
+        pretrained = {id(p) for p in model.encoder.parameters()}
+        changing = {id(p) for p in model.parameters() if p.requires_grad}
+        if any(p.requires_grad for p in model.task_embeddings.parameters()):
+            # A conditional module changes with the task embeddings that it reads.
+            changing |= {id(p) for p in model.parameters()} - pretrained
+
+        def is_fixed(module: nn.Module) -> bool:
+            return changing.isdisjoint(id(p) for p in module.parameters())
+
+        below = [*model.embedding_modules(), *([model.alignment] if model.alignment else [])]
+        fixed: list[tuple[nn.Module, nn.Module]] = []
+        # The states of a side stream are no layer's output, so it leaves no layer to replace.
+        if not model.has_side_stream and all(map(is_fixed, below)):
+            fixed += takewhile(lambda pair: all(map(is_fixed, pair)), model.layers())
+        # A layer is called through the module that conditions it.
+        self._layers = list(model.conditions)[: len(fixed)]
+        self._above = list(model.conditions)[len(fixed) :] if fixed else []
+        modules = chain(below, *fixed) if fixed else []
+        self._modules = [m for module in modules for m in module.modules()]
         self._task_embeddings = model.task_embeddings
+        parameters = (p for module in self._modules for p in module.parameters())
+        self._by_task = any(id(p) not in pretrained for p in parameters)
 
     @property
     def by_task(self) -> bool:

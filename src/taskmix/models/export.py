@@ -80,7 +80,6 @@ def export(folder: Path, task: str, out: Path, *, adapters: bool = False) -> Non
 def _export_language_model(
     encoder: Encoder, tokenizer: Tokenizer, folder: Path, out: Path, adapters: bool
 ) -> None:
-    """Write the language model of all tasks that generate, or its adapters."""
     if not isinstance(encoder, CausalEncoder):
         raise UserError(f"{folder}: an encoder such as {type(encoder).__name__} cannot be exported")
     if adapters and not encoder.adapted:

@@ -213,12 +213,9 @@ class ExportedForMultipleChoice(_Pooled):
 
 
 class _OfTokens(Exported):
-    """The head reads every token."""
-
     def token_logits(
         self, input_ids: Tensor, attention_mask: Tensor | None, token_type_ids: Tensor | None
     ) -> Tensor:
-        """Return the logits of tokens, shape `(sequences, tokens, outputs)`."""
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         return self.head(self.tokens(input_ids, mask, token_type_ids))
 

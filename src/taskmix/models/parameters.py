@@ -26,12 +26,9 @@ class ParameterCount:
 
     Args:
         tasks: how many tasks it has.
-        encoder: parameters of the pretrained encoder, without its pooler.
-        encoder_trained: those of them that are trained.
-        shared: parameters of the conditional modules, which all tasks share.
-        shared_trained: those of them that are trained.
-        embeddings: parameters of the task embeddings.
-        embeddings_trained: those of them that are trained.
+        encoder, encoder_trained: of the pretrained encoder, without its pooler.
+        shared, shared_trained: of the conditional modules, which all tasks share.
+        embeddings, embeddings_trained: of the task embeddings.
     """
 
     tasks: int
@@ -142,7 +139,6 @@ def parameters_of(spec: ModelSpec, tasks: Sequence[str]) -> ParameterCount:
 
 
 def _from_config(spec: ModelSpec, auto: Any, small: Any) -> PreTrainedModel:
-    """Make a transformers model without loading weights; `small` configures ours."""
     source = pretrained_source(spec)
     config: PreTrainedConfig = (
         small(spec, spec.vocabulary) if source is None else text_config(source, spec)

@@ -70,7 +70,6 @@ def tokenizer_for(
 
 
 def pretrained_tokenizer(name: str, max_length: int, revision: str | None = None) -> Tokenizer:
-    """Load the fast tokenizer of a folder or hub name."""
     with quiet():
         try:
             loaded = AutoTokenizer.from_pretrained(name, revision=revision)

@@ -47,7 +47,6 @@ class Adapted:
     finished: "Finished | None"
 
     def tables(self) -> list[Table]:
-        """Return the zero-shot scores as a table, if there are any."""
         columns = [
             Column("embedding of"),
             Column("head of", left=True),
@@ -209,7 +208,6 @@ class _Probe:
         return ZeroShot(row, head, scores.score, scores.loss)
 
     def _extended(self, row: str | None, head: str | None) -> "MultiTaskModel":
-        """Return a copy of the model with the new task added."""
         from taskmix.models.adapting import add_task
 
         model, task, config = copy.deepcopy(self.model), self.task, self.config

@@ -102,13 +102,14 @@ class Analysis:
             facts["trained a task"] = f"{self.parameters.trained_per_task:.3f} x the encoder's"
         return facts
 
-    def _mean_similarities(self, values: Floats | None) -> list[float | None]:
-        """Return the mean similarity of each task to the others, where there are others."""
-        count = len(self.tasks)
-        if values is None or count < 2:
-            return [None] * count
-        means: list[float | None] = ((values.sum(1) - values.diagonal()) / (count - 1)).tolist()
-        return means
+    def _mean_similarities(self, values: Floats | None) -> Sequence[float | None]:
+        if values is None or len(self.tasks) < 2:
+            return [None] * len(self.tasks)
+        import torch
+
+        from taskmix.models.conditional import mean_similarities
+
+        return mean_similarities(torch.from_numpy(values)).tolist()
 
 
 def task_sigma(scores: Mapping[str, float]) -> float:

@@ -161,8 +161,6 @@ def legacy(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Configurations:
-    """Label configurations of the examples chosen so far."""
-
     probabilities: NDArray[np.float64]  # (passes, configurations)
     weights: NDArray[np.float64]  # (configurations,): 1 if enumerated, 1 / expected count if drawn
 

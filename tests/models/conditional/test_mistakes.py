@@ -85,12 +85,6 @@ def test_an_encoder_that_is_a_decoder_or_has_another_attention(make):
         condition(make(attn_implementation="eager"), ["a"])
 
 
-def test_nothing_to_keep_where_no_layer_is_fixed(make, batch):
-    conditioned = condition(make(), ["a"], rank=2)
-    with pytest.raises(UserError, match="expected fixed layers, found none"):
-        conditioned.fixed_states(**batch(), task_ids=torch.zeros(5, dtype=torch.long))
-
-
 def test_a_spec_says_the_same_words():
     spec = ConditionalSpec(parts=("norm", "attention"), rank="full", freeze=2)
     assert spec.parts == ("attention", "norm")

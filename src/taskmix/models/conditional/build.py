@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import transformers
-from torch import nn
 from transformers import PreTrainedModel
 
 from taskmix.errors import UserError
@@ -93,13 +92,12 @@ def build(
     result.to(device=encoder.device, dtype=encoder.dtype)
     if spec.freeze:
         freeze_layers(encoder, count)
-        if isinstance(projection := getattr(encoder, "embeddings_project", None), nn.Module):
-            projection.requires_grad_(requires_grad=False)
+        for module in result.embedding_modules():
+            module.requires_grad_(requires_grad=False)
     return result.train(encoder.training)
 
 
 def _check_family(encoder: object) -> None:
-    """Raise unless this encoder can be conditioned."""
     config = getattr(encoder, "config", None)
     name = FAMILIES.get(str(getattr(config, "model_type", None)))
     if name is None or not isinstance(encoder, getattr(transformers, name)):

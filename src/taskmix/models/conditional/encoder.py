@@ -4,14 +4,13 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from taskmix.errors import UserError
 from taskmix.models.conditional.modules import (
     ConditionalLayer,
     DiagonalAlignment,
@@ -77,7 +76,6 @@ class ConditionalEncoder(nn.Module):
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
         *,
-        fixed: Tensor | None = None,
         output_hidden_states: bool = False,
     ) -> BaseModelOutput:
         """Encode sequences, each for its own task.
@@ -88,46 +86,20 @@ class ConditionalEncoder(nn.Module):
             task_ids: indices in `tasks`, shape `(sequences,)`.
             token_type_ids: 1 in the second text of a pair, shape `(sequences, tokens)`.
             position_ids: shape `(sequences, tokens)`; the encoder's own if None.
-            fixed: the output of `fixed_states` for this batch, in place of running those layers.
             output_hidden_states: return also the input of each layer.
 
         Returns:
             `last_hidden_state`, shape `(sequences, tokens, width)`, and `hidden_states`.
         """
         codes = self.task_embeddings(task_ids)
-        if fixed is None:
-            embedded = self._embedded(input_ids, token_type_ids, position_ids)
-            outputs = self._layers(self._aligned(embedded, codes), attention_mask, codes, 0)
-        else:
-            outputs = self._layers(fixed, attention_mask, codes, self.fixed_layers)
+        embedded = self._embedded(input_ids, token_type_ids, position_ids)
+        outputs = self._layers(self._aligned(embedded, codes), attention_mask, codes)
         # Where only the last states are wanted, the others are freed on the way.
         states: Any = deque(outputs, maxlen=None if output_hidden_states else 1)
         return BaseModelOutput(
             last_hidden_state=states[-1],
             hidden_states=tuple(states) if output_hidden_states else None,
         )
-
-    def fixed_states(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None,
-        task_ids: Tensor,
-        token_type_ids: Tensor | None = None,
-        position_ids: Tensor | None = None,
-    ) -> Tensor:
-        """Return the output of the lowest `fixed_layers` layers, to be passed as `fixed`.
-
-        The arguments are those of `forward`.
-        """
-        count = self.fixed_layers
-        if not count:
-            raise UserError("fixed_states: expected fixed layers, found none in this encoder")
-        codes = self.task_embeddings(task_ids)
-        with torch.no_grad():
-            embedded = self._embedded(input_ids, token_type_ids, position_ids)
-            hidden = self._aligned(embedded, codes)
-            *_, hidden = self._layers(hidden, attention_mask, codes, 0, count)
-        return hidden
 
     @torch.no_grad()
     def entering(
@@ -147,35 +119,35 @@ class ConditionalEncoder(nn.Module):
     def _embedded(
         self, input_ids: Tensor, token_type_ids: Tensor | None, position_ids: Tensor | None
     ) -> Tensor:
-        encoder: Any = self.encoder
-        hidden: Tensor = encoder.embeddings(
+        embeddings, *projection = self.embedding_modules()
+        hidden: Tensor = embeddings(
             input_ids=input_ids, token_type_ids=token_type_ids, position_ids=position_ids
         )
-        if hasattr(encoder, "embeddings_project"):
-            hidden = encoder.embeddings_project(hidden)
+        for module in projection:
+            hidden = module(hidden)
         return hidden
 
     def _layers(
-        self,
-        hidden: Tensor,
-        attention_mask: Tensor | None,
-        codes: Tensor,
-        first: int,
-        end: int | None = None,
+        self, hidden: Tensor, attention_mask: Tensor | None, codes: Tensor
     ) -> Iterator[Tensor]:
-        """Yield the input of each layer from `first` up to `end`, and the output of the last."""
+        """Yield the input of each layer, and the output of the last."""
         mask = _bool_mask(attention_mask)
         # Section 2.1.4: f_j = f_{j-1} + Bottleneck_j(z, h_j + f_{j-1}), f_0 = 0, and the encoder
         # gives h + f of the last layer. The paper's code has no f_{j-1} in front and no h at the
         # end: its output forgets the encoder's, and here a zero start would stop all gradients.
         side: Tensor | None = None
-        pairs = self.layers()[first:end]
+        pairs = self.layers()
         yield hidden
         for number, (layer, condition) in enumerate(pairs, 1):
             hidden = condition(hidden, layer, mask, codes)
             if condition.side is not None:
                 side = _add(side, condition.side(_add(side, hidden), codes))
             yield _add(side, hidden) if number == len(pairs) else hidden
+
+    def embedding_modules(self) -> list[nn.Module]:
+        """Return the encoder's embeddings, and their projection if it has one, as ELECTRA has."""
+        names = ("embeddings", "embeddings_project")
+        return [getattr(self.encoder, name) for name in names if hasattr(self.encoder, name)]
 
     def layers(self) -> list[tuple[Any, ConditionalLayer]]:
         """Return the encoder's layers, each with its conditional modules, the lowest first."""
@@ -186,66 +158,6 @@ class ConditionalEncoder(nn.Module):
     def has_side_stream(self) -> bool:
         """Whether bottlenecks beside the layers make a side stream."""
         return any(condition.side for _, condition in self.layers())
-
-    @property
-    def fixed_layers(self) -> int:
-        """The number of lowest layers that are a fixed function of the inputs and the task.
-
-        Their output for an example can be cached. Alignment behind the embeddings, attention biases
-        and side streams leave no layer fixed as long as they or the task embeddings train.
-        """
-        lowest = self.lowest_trained
-        if lowest is not None and self.has_side_stream:
-            return 0
-        names = [name for name, _ in self._in_order()]
-        below = names if lowest is None else names[: names.index(lowest)]
-        return sum(name.startswith("encoder.encoder.layer.") for name in below)
-
-    @property
-    def fixed_by_task(self) -> bool:
-        """Whether the output of the fixed layers depends on the task."""
-        added = {id(p) for p in self.parameters()} - {id(p) for p in self.encoder.parameters()}
-        return any(id(p) in added for module in self.fixed_modules() for p in module.parameters())
-
-    def fixed_modules(self) -> list[nn.Module]:
-        """Return the modules up to the last fixed layer, in the order of execution."""
-        count = self.fixed_layers
-        if not count:
-            return []
-        names, modules = zip(*self._in_order(), strict=True)
-        return list(modules[: names.index(f"encoder.encoder.layer.{count - 1}") + 1])
-
-    @property
-    def lowest_trained(self) -> str | None:
-        """The name of the first module, in the order of execution, that training changes.
-
-        Training a task's embedding also changes a conditional module. None if nothing is trained.
-        """
-        embeddings_train = _trains(self.task_embeddings)
-        for name, module in self._in_order():
-            conditional = not name.startswith("encoder.") and any(True for _ in module.parameters())
-            if _trains(module) or (embeddings_train and conditional):
-                return name
-        return None
-
-    def _in_order(self) -> Iterator[tuple[str, nn.Module]]:
-        """Yield the modules by name, in the order of execution: a layer after its conditions."""
-        encoder: Any = self.encoder
-        yield "encoder.embeddings", encoder.embeddings
-        if hasattr(encoder, "embeddings_project"):
-            yield "encoder.embeddings_project", encoder.embeddings_project
-        if self.alignment is not None:
-            yield "alignment", self.alignment
-        for number, (layer, condition) in enumerate(self.layers()):
-            yield f"conditions.{number}", condition
-            yield f"encoder.encoder.layer.{number}", layer
-
-    def train(self, mode: bool = True) -> Self:
-        """Turn dropout on or off, except in the fixed layers."""
-        super().train(mode)
-        for module in self.fixed_modules():
-            module.eval()
-        return self
 
     def add_task(self, task: str, row: Tensor | str | None = None, seed: int = 0) -> nn.Parameter:
         """Add a task; the others' outputs keep every bit.
@@ -320,7 +232,3 @@ def _bool_mask(attention_mask: Tensor | None) -> Tensor | None:
 
 def _add(side: Tensor | None, more: Tensor) -> Tensor:
     return more if side is None else side + more
-
-
-def _trains(module: nn.Module) -> bool:
-    return any(parameter.requires_grad for parameter in module.parameters())

@@ -22,7 +22,6 @@ from taskmix.models.frozen import layer_stack
 
 
 def fold(conditioned: ConditionalEncoder, task: str) -> PreTrainedModel:
-    """Implement `ConditionalEncoder.fold`."""
     conditioned.task_embeddings.index(task)
     if parts := unfoldable_parts(conditioned):
         raise UserError(
@@ -33,7 +32,6 @@ def fold(conditioned: ConditionalEncoder, task: str) -> PreTrainedModel:
 
 
 def only(conditioned: ConditionalEncoder, task: str) -> ConditionalEncoder:
-    """Implement `ConditionalEncoder.only`."""
     row = copy.deepcopy(conditioned.task_embeddings.row(task))
     parts = unfoldable_parts(conditioned)
     if not parts:

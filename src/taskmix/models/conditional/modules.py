@@ -73,7 +73,6 @@ class TaskEmbeddings(nn.Module):
             )
 
     def index(self, task: str) -> int:
-        """Return a task's id."""
         if task not in self.tasks:
             raise unknown("task", task, self.tasks)
         return self.tasks.index(task)

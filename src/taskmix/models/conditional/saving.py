@@ -4,16 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-import transformers
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import AutoConfig, PreTrainedModel
+from transformers import AutoModel, PreTrainedModel
 
 from taskmix.errors import UserError
-from taskmix.models.conditional.build import FAMILIES, build
+from taskmix.models.conditional.build import build
 from taskmix.models.conditional.encoder import ConditionalEncoder
-from taskmix.models.encoders import first_line, quiet
+from taskmix.models.encoders import first_line, load_weights, pretrained_config, quiet
 from taskmix.models.spec import checked
 
 FORMAT = 1
@@ -80,39 +79,8 @@ def _about(folder: Path) -> tuple[list[str], dict[str, Any]]:
 
 
 def _encoder(folder: Path) -> PreTrainedModel:
-    """Load the pretrained encoder."""
-    with quiet():
-        try:
-            config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-            if config.model_type not in FAMILIES:
-                raise UserError(
-                    f"{folder}: expected an encoder of {', '.join(sorted(FAMILIES))}, "
-                    f"found {config.model_type!r}"
-                )
-            family: Any = getattr(transformers, FAMILIES[config.model_type])
-            pooler = {} if config.model_type == "electra" else {"add_pooling_layer": False}
-            encoder, report = family.from_pretrained(
-                folder,
-                config=config,
-                dtype="auto",
-                attn_implementation="sdpa",
-                use_safetensors=True,
-                local_files_only=True,
-                output_loading_info=True,
-                **pooler,
-            )
-        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-            raise UserError(
-                f"{folder}: expected the encoder that save_pretrained writes, "
-                f"found it broken ({first_line(error)})"
-            ) from None
-    if report["missing_keys"]:
-        raise UserError(
-            f"{folder}: expected all weights of the encoder, "
-            f"found no {min(report['missing_keys'])!r}"
-        )
-    loaded: PreTrainedModel = encoder
-    return loaded
+    config = pretrained_config(str(folder))
+    return load_weights(AutoModel, str(folder), config, dtype="auto", attn_implementation="sdpa")
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:
