@@ -44,7 +44,8 @@ lint: setup
 	$(BIN)/mypy
 
 docs: setup
-	$(BIN)/python scripts/reference.py
+	$(BIN)/python -m sphinx -n -W -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
 
 # Before every commit: style, types and the quick tests.
 check: lint
