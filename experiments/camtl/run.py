@@ -27,7 +27,7 @@ from taskmix.config import changed
 from taskmix.journal import Opening, SelectionStep, Step, read
 from taskmix.studies.adapt import adapt
 from taskmix.studies.analyse import task_sigma
-from taskmix.tasks.sizes import rows_of
+from taskmix.tasks.parts import rows_of
 from taskmix.training.folder import CHECKPOINTS, JOURNAL, RUN, Finished, config_of
 from taskmix.training.prepare import resolve
 from taskmix.training.run import resume_run

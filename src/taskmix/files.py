@@ -79,6 +79,11 @@ def hash_of(content: str | bytes) -> str:
     return blake2b(data, digest_size=16).hexdigest()
 
 
+def number_of(text: str) -> int:
+    """Return a 63-bit hash."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
+
+
 def sweep(*folders: Path) -> None:
     """Remove the unfinished files and folders that killed processes left in the folders."""
     for path in (path for folder in folders for path in folder.glob(f".*{UNFINISHED_MARK}*")):

@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from taskmix.tasks.digits import DigitsSource
+from taskmix.tasks.catalogue.digits import DigitsSource
+from taskmix.tasks.catalogue.multimnist import MultiMnistSource
 from taskmix.tasks.hub import HubSource
-from taskmix.tasks.multimnist import MultiMnistSource
 from taskmix.tasks.parts import hold_out, some_rows
 from taskmix.tasks.readers import Conll, Csv, Jsonl, Mrqa, Parquet, Squad, Tsv
 from taskmix.tasks.shapes import Choices, Questions, Texts, Words

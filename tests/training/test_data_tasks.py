@@ -13,8 +13,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import taskmix
 from taskmix.errors import UserError
-from taskmix.tasks.batches import Batch
-from taskmix.tasks.data import LoaderStream, ReadyBatches
+from taskmix.tasks.batches import Batch, Cut
+from taskmix.tasks.data import LoaderStream, ReadyBatches, batch_size, part_of_ready
 from taskmix.tasks.task import Task
 
 Everything = Callable[[Path], dict[str, Any]]
@@ -158,3 +158,11 @@ def test_a_batch_may_hold_texts_and_lists_of_numbers_beside_its_tensors() -> Non
         "length": [4, 3],
         "label": [1, 0],
     }
+
+
+def test_a_batch_of_inputs_by_name_beside_labels_is_counted_by_examples() -> None:
+    columns = [{"x": torch.zeros(5, 6), "text": ["a"] * 5}, torch.arange(5)]
+    part = part_of_ready("near", columns, Cut(1, 2)).parts[0]
+    assert part.items.tolist() == part.columns[1].tolist() == [1, 3]
+    assert (len(part.columns[0]["x"]), part.columns[0]["text"]) == (2, ["a", "a"])
+    assert batch_size([{"text": "a"}, {"text": "b"}]) == 2  # examples that were not collated

@@ -216,7 +216,7 @@ def _tracked(entries: Sequence[Any], title: str) -> Iterator[Any]:
 
 def _sizes(name: str, root: Path | None) -> str:
     from taskmix.tasks import catalogue
-    from taskmix.tasks.sizes import rows_of
+    from taskmix.tasks.parts import rows_of
 
     try:
         splits = catalogue.find(name, root).splits

@@ -1,4 +1,4 @@
-"""The classes that a run file names: ours by a short name, a user's own as `module:Class`."""
+"""Classes named in run files: built-in ones by a short name, a user's own as `module:Class`."""
 
 import inspect
 import math
@@ -39,12 +39,11 @@ if TYPE_CHECKING:
     from taskmix.config.schema import RunConfig
 
 NOT_OPTIONS = frozenset({"self", "info", "tasks", "sizes", "batch", "scaler", "propensity"})
-"""Arguments that the run itself gives to a decider, or that only Python can say."""
-_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+"""Arguments of deciders that the run supplies, or that only Python code can pass."""
 
 
 def is_own(name: object) -> bool:
-    """Return whether a run file means a class of the user's own by this name.
+    """Return whether this names a class of the user's own.
 
     >>> is_own("exp3s"), is_own("mine:Greedy")
     (False, True)
@@ -55,27 +54,27 @@ def is_own(name: object) -> bool:
 def own_class(name: str, base: type[Any], where: str, folder: str | None) -> Any:
     """Import a class of the user's own; `folder` is searched behind the installed packages."""
     module, _, attribute = name.partition(":")
-    with _behind_the_installed(folder):
+    with _search_last(folder):
         try:
             cls = getattr(import_module(module), attribute)
         except Exception as error:  # the module is the user's: anything may go wrong in it
             raise UserError(
-                f"{where}: expected module:Class, found {name!r} ({_in_a_line(error)})"
+                f"{where}: expected module:Class, found {name!r} ({_one_line(error)})"
             ) from error
     if not (isinstance(cls, type) and issubclass(cls, base)):
         raise UserError(f"{where}: expected a subclass of {base.__name__} at {name!r}")
     return cls
 
 
-def _in_a_line(error: Exception) -> str:
-    said = " ".join(str(error).split())
+def _one_line(error: Exception) -> str:
+    message = " ".join(str(error).split())
     usual = isinstance(error, (ImportError, AttributeError, SyntaxError))
-    return said if usual else f"{type(error).__name__}: {said}"
+    return message if usual else f"{type(error).__name__}: {message}"
 
 
 @contextmanager
-def _behind_the_installed(folder: str | None) -> Iterator[None]:
-    """Look for modules in the folder too, after everywhere else."""
+def _search_last(folder: str | None) -> Iterator[None]:
+    """Search modules in the folder too, after everywhere else."""
     if folder is None or folder in sys.path:
         yield
         return
@@ -87,7 +86,7 @@ def _behind_the_installed(folder: str | None) -> Iterator[None]:
 
 
 def decider_class(family: Family, spec: Mapping[str, Any], code: str | None) -> type[Decider]:
-    """Return the class that a run names, its options validated; imports a class of one's own."""
+    """Return the class of a decider and validate its options; imports a user's class."""
     name = str(spec["name"])
     own = is_own(name)
     cls = own_class(name, family.base, family.key, code) if own else _our_class(family, name)
@@ -124,8 +123,7 @@ class _PolicySpec(_DeciderSpec):
 def _options_model(cls: type[Any], policy: bool, own: bool) -> type[BaseModel]:
     """Derive the model of a decider's section from the signatures of its class.
 
-    Of a class of one's own, the names of the options are known, and not which of them its
-    `for_run` fills in or what types they have.
+    The options of a user's class have any type, and none is required: its `for_run` may fill it in.
     """
     parameters = {
         **inspect.signature(cls.__init__).parameters,
@@ -145,7 +143,7 @@ def _options_model(cls: type[Any], policy: bool, own: bool) -> type[BaseModel]:
 
 
 def _strict(hint: Any) -> Any:
-    """Return a type that takes no text for a number; YAML has lists where Python has tuples."""
+    """Return the type without pydantic's conversion of texts to numbers."""
     if hint in (int, float, bool, str):
         return Annotated[hint, Strict()]
     if get_origin(hint) in (Union, UnionType):
@@ -170,9 +168,7 @@ def _our_class(family: Family, name: str) -> type[Decider]:
 
 
 def options_of(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a decider's class.
-
-    The other keys say which class, what the user calls it, and how a policy draws.
+    """Return the options of a decider's class: all keys but `name`, `as` and `draws`.
 
     >>> options_of({"name": "temperature", "temperature": 2, "as": "warm"})
     {'temperature': 2}
@@ -181,7 +177,7 @@ def options_of(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def build_decider(config: "RunConfig", info: RunInfo) -> Decider:
-    """Make the decider of a run, told about the run."""
+    """Make the decider of a run."""
     spec = config.decider
     cls = decider_class(config.family, spec, config.code)
     try:
@@ -194,6 +190,6 @@ def build_decider(config: "RunConfig", info: RunInfo) -> Decider:
 
 
 def _reason(error: Exception) -> str:
-    """Return what an error says, in the words of a run file where an option is missing."""
+    """Return the message of an error; that of a missing argument names the option."""
     missing = re.search(r"missing .*required.* argument.*?'(\w+)'", str(error))
     return f"expected the option {missing[1]}, found none" if missing else str(error)

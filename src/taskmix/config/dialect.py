@@ -1,4 +1,4 @@
-"""YAML as run files have it, read and written."""
+"""The YAML of run files, read and written."""
 
 import re
 from pathlib import Path
@@ -20,9 +20,9 @@ _DIGITS = list("-+0123456789")
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as version 1.2 has it: 1e-3 is a number, `yes` is a text, a key stands once.
+    """YAML 1.2: 1e-3 is a number, `yes` is a text, and a key may not occur twice.
 
-    What version 1.1 took for numbers to the base of 60 or 8, or for dates, is a text: 12:30, 007.
+    Numbers to the base of 60 or 8 and dates of YAML 1.1 are texts: 12:30, 007.
     """
 
     yaml_implicit_resolvers = {  # noqa: RUF012 (the parent's type)
@@ -31,7 +31,6 @@ class _Loader(yaml.SafeLoader):
     }
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        """Return the mapping; raise if a key stands in it twice."""
         keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         for (key, _), value in zip(node.value, keys, strict=False):
             if keys.count(value) > 1 and value != "<<":
@@ -42,7 +41,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Puts a text that `_Loader` would take for a number, or a break in one, between quotes."""
+    """Quotes texts that `_Loader` would read as numbers, and texts with line breaks."""
 
 
 def _quoted(dumper: _Dumper, text: str) -> yaml.ScalarNode:
@@ -58,7 +57,7 @@ _Dumper.add_representer(str, _quoted)
 
 
 def read_value(text: str, where: str) -> Any:
-    """Return what a YAML text says; `where` is what a complaint calls it."""
+    """Parse a YAML text; errors name it `where`."""
     try:
         return yaml.load(text, _Loader)
     except yaml.YAMLError as error:
@@ -73,7 +72,7 @@ def read_value(text: str, where: str) -> Any:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Return what a YAML file that holds a mapping says."""
+    """Read a YAML file that holds a mapping."""
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise UserError(f"{path}: expected a file, found a pipe or a device")
     try:
@@ -84,21 +83,17 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: expected UTF-8, found another byte at {error.start}") from None
     values = read_value(text, str(path))
     if not isinstance(values, dict):
-        raise UserError(f"{path}: expected a mapping of keys, found {_sort_of(values)}")
+        raise UserError(f"{path}: expected a mapping of keys, found {_describe(values)}")
     return values
 
 
 def write_value(value: Any) -> str:
-    """Return a value as YAML that `read_value` reads back as it is."""
+    """Return a value as YAML, which `read_value` reads back unchanged."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
-def _sort_of(value: Any) -> str:
-    sorts = {
-        type(None): "nothing",
-        list: "a list",
-        str: "a text",
-        int: "a number",
-        float: "a number",
-    }
-    return sorts.get(type(value), type(value).__name__)
+def _describe(value: Any) -> str:
+    if isinstance(value, (int, float)):
+        return "a number"
+    types = {type(None): "nothing", list: "a list", str: "a text"}
+    return types.get(type(value), type(value).__name__)

@@ -1,6 +1,6 @@
-"""What a run file can say of a task: a name, files of the user's own, or a data set of the hub."""
+"""The tasks of a run file: a name, a user's files, or a data set of the hub."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -10,33 +10,32 @@ from taskmix.errors import UserError, explain
 from taskmix.models.spec import Section
 
 
-def _column(name: Any) -> Any:
-    if not isinstance(name, str):
-        raise ValueError("expected the name of a column")
-    return name
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
-def _names(names: Any) -> Any:
-    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
-        raise ValueError("expected a list of names")
-    return names
+def _is_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple))
 
 
-def _labels(labels: Any) -> Any:
-    if not isinstance(labels, (list, tuple)):
-        raise ValueError("expected a list")
-    return labels
+def _expected(what: str, check: Callable[[Any], bool]) -> BeforeValidator:
+    def validate(value: Any) -> Any:
+        if not check(value):
+            raise ValueError(f"expected {what}")
+        return str(value) if isinstance(value, Path) else value
+
+    return BeforeValidator(validate)
 
 
-def _place(place: Any) -> Any:
-    if not isinstance(place, (str, Path)):
-        raise ValueError("expected a file or a data set")
-    return str(place)
-
-
-Column = Annotated[str, BeforeValidator(_column)]
-Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
-Place = Annotated[str, BeforeValidator(_place)]
+Column = Annotated[str, _expected("the name of a column", _is_text)]
+Names = Annotated[
+    tuple[str, ...],
+    _expected("a list of names", lambda value: _is_list(value) and all(map(_is_text, value))),
+]
+Labels = Annotated[tuple[str | int | float | bool, ...], _expected("a list", _is_list)]
+Place = Annotated[
+    str, _expected("a file or a data set", lambda value: isinstance(value, (str, Path)))
+]
 
 
 class _Entry(Section):
@@ -46,12 +45,9 @@ class _Entry(Section):
 
     @model_serializer
     def _as_in_a_run_file(self) -> Any:
-        said = {key: getattr(self, key) for key in type(self).model_fields if self.says(key)}
-        return self.name if type(self) is NamedTask and said.keys() == {"name"} else said
-
-    def says(self, key: str) -> bool:
-        """Return whether the run file has this key."""
-        return key in self.model_fields_set
+        fields = type(self).model_fields
+        values = {key: getattr(self, key) for key in fields if key in self.model_fields_set}
+        return self.name if type(self) is NamedTask and values.keys() == {"name"} else values
 
 
 class NamedTask(_Entry):
@@ -65,7 +61,7 @@ class NamedTask(_Entry):
 
 
 class _TableTask(_Entry):
-    """What tasks from tables have in common; `from_files` explains the keys."""
+    """The common keys of tasks from tables; `from_files` explains them."""
 
     kind: str = "classify"
     text: Column = ""
@@ -76,7 +72,7 @@ class _TableTask(_Entry):
     id: Column | None = None
     prompt: Column = ""
     answer: Column = ""
-    labels: Annotated[tuple[str | int | float | bool, ...], BeforeValidator(_labels)] | None = None
+    labels: Labels | None = None
     metrics: Names | None = None
     dev: str | None
     test: str | None
@@ -97,11 +93,11 @@ class _TableTask(_Entry):
 
 
 PARTS = ("rows", "held_out")
-"""The keys that take a part of a task."""
+"""The keys that select a part of a task."""
 
 
 class FilesTask(_TableTask):
-    """A task from files of the user's own: the arguments of `from_files`."""
+    """A task from a user's files: the arguments of `from_files`."""
 
     train: Place
     dev: Place | None = None
@@ -123,24 +119,23 @@ class HubTask(_TableTask):
 TaskEntry = NamedTask | FilesTask | HubTask
 
 
-def task_entry(said: Any) -> TaskEntry:
-    """Return what a run file says of a task as its form, or raise one sentence about it."""
-    if isinstance(said, get_args(TaskEntry)):
-        entry: TaskEntry = said
+def task_entry(value: Any) -> TaskEntry:
+    """Return the validated entry of a task."""
+    if isinstance(value, get_args(TaskEntry)):
+        entry: TaskEntry = value
         return entry
-    if isinstance(said, str):
-        said = {"name": said}
-        form: type[TaskEntry] = NamedTask
-    elif not isinstance(said, Mapping):
+    values = {"name": value} if isinstance(value, str) else value
+    if not isinstance(values, Mapping):
         raise ValueError("expected the name of a task, or a mapping that says where it is")
-    elif "hub" in said:
-        form = HubTask
-    else:
-        form = FilesTask if "train" in said or not said.keys() & set(PARTS) else NamedTask
-    name = said.get("name")
+    name = values.get("name")
     if not isinstance(name, str) or not name:
         raise UserError(f"tasks: expected a name of letters, found {name!r}")
+    form: type[TaskEntry] = FilesTask
+    if "hub" in values:
+        form = HubTask
+    elif isinstance(value, str) or ("train" not in values and values.keys() & set(PARTS)):
+        form = NamedTask
     try:
-        return form.model_validate(dict(said))
+        return form.model_validate(dict(values))
     except ValidationError as error:
         raise UserError(explain(error, form, f"tasks: {name}")) from None

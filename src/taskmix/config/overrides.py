@@ -1,4 +1,4 @@
-"""Run files with changes: `--set key=value`, other deciders, paths made absolute."""
+"""Changes of run files: `--set key=value`, other deciders, absolute paths."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ def load(path: Path, sets: Sequence[str] = (), data: str | None = None) -> RunCo
 
 
 def parse(values: Mapping[str, Any], where: str) -> RunConfig:
-    """Return values as a run configuration, or raise one sentence about the first wrong one."""
+    """Return the configuration of these values; an error names the first wrong one."""
     try:
         return RunConfig(**values)
     except (TypeError, UserError) as error:
@@ -32,7 +32,7 @@ def parse(values: Mapping[str, Any], where: str) -> RunConfig:
 
 
 def changed(config: RunConfig, values: Mapping[str, Any], where: str) -> RunConfig:
-    """Return the configuration with other values, checked as a run file's are."""
+    """Return the configuration with other values, validated."""
     return parse(config.model_dump() | dict(values), where)
 
 
@@ -44,21 +44,21 @@ def with_sets(config: RunConfig, sets: Sequence[str]) -> RunConfig:
     return parse(values, "--set")
 
 
-def decided_by(config: RunConfig, said: Any, base: Path, where: str) -> RunConfig:
-    """Return the configuration with another policy, selector or weighting, by its name."""
-    spec = policy_from(said, base)
+def decided_by(config: RunConfig, decider: Any, base: Path, where: str) -> RunConfig:
+    """Return the configuration with another policy, selector or weighting."""
+    spec = policy_from(decider, base)
     name = spec.get("name") if isinstance(spec, Mapping) else spec
     keys = {cls.name: key for key, family in FAMILIES.items() for cls in family.members}
     key = keys.get(str(name), "policy")
     return changed(config, dict.fromkeys(FAMILIES) | {key: spec}, where)
 
 
-def policy_from(said: Any, base: Path) -> Any:
-    """Return what a run file or the command line says of a policy; a policy file is opened."""
-    if not (isinstance(said, str) and said.endswith((".yaml", ".yml"))):
-        return said
+def policy_from(spec: Any, base: Path) -> Any:
+    """Return the specification of a policy, which is read if it is the path of a policy file."""
+    if not (isinstance(spec, str) and spec.endswith((".yaml", ".yml"))):
+        return spec
     # On the command line, a policy file is named from the working directory.
-    return read_yaml(Path(said) if Path(said).exists() else base / said)
+    return read_yaml(Path(spec) if Path(spec).exists() else base / spec)
 
 
 def _apply(values: dict[str, Any], change: str) -> None:
@@ -96,29 +96,29 @@ def _absolute(values: dict[str, Any], base: Path) -> dict[str, Any]:
 
 
 def _absolute_model(model: Mapping[str, Any], base: Path) -> dict[str, Any]:
-    """Return the keys of a model that name a folder, with its whole path."""
-    said = {key: model.get(key) for key in ("encoder", "over")}
-    found: dict[str, Any] = {
+    """Return the keys of a model that name a folder, with absolute paths."""
+    names = {key: model.get(key) for key in ("encoder", "over")}
+    absolute: dict[str, Any] = {
         key: str(base / name)
-        for key, name in said.items()
+        for key, name in names.items()
         if isinstance(name, str) and name not in ENCODERS and (base / name).is_dir()
     }
     start = model.get("adapt")
     if isinstance(start, dict) and isinstance(start.get("model"), str):
-        found["adapt"] = start | {"model": str(base / start["model"])}
-    return found
+        absolute["adapt"] = start | {"model": str(base / start["model"])}
+    return absolute
 
 
 def _names_own_code(values: Mapping[str, Any]) -> bool:
     """Return whether a decider, an encoder or a kind is a class of the user's own."""
-    said = [values.get(key) for key in FAMILIES]
-    names = [spec.get("name") if isinstance(spec, dict) else spec for spec in said]
-    tasks = values.get("tasks")
-    tasks = tasks if isinstance(tasks, list) else []
-    model = values.get("model")
-    names += [entry.get("kind") for entry in tasks if isinstance(entry, dict)]
-    names += [model.get("encoder")] if isinstance(model, dict) else []
-    return any(is_own(name) for name in names)
+    specs = [values.get(key) for key in FAMILIES]
+    names = [spec.get("name") if isinstance(spec, dict) else spec for spec in specs]
+    tasks, model = values.get("tasks"), values.get("model")
+    if isinstance(tasks, list):
+        names += [entry.get("kind") for entry in tasks if isinstance(entry, dict)]
+    if isinstance(model, dict):
+        names.append(model.get("encoder"))
+    return any(map(is_own, names))
 
 
 def _absolute_task(task: Any, base: Path) -> Any:

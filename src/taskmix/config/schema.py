@@ -1,4 +1,4 @@
-"""What a run file can say: its sections and their defaults."""
+"""The sections of a run file and their defaults."""
 
 import re
 from collections.abc import Mapping
@@ -23,23 +23,23 @@ from taskmix.families import FAMILIES, Family
 from taskmix.models.spec import ModelSpec, Section
 
 NAME = r"\w[\w.+-]*"
-"""What runs and contestants may be called: folders have their names."""
+"""The names of runs and contestants, which are names of folders too."""
 
 
 class Budget(Section):
-    """What there is to spend.
+    """The training budget.
 
     Args:
         steps: optimiser steps.
-        rounds: rounds of a weighting, which counts in these instead of steps.
+        rounds: rounds of a weighting, instead of steps.
         batch: examples in a step.
-        tokens: about how many tokens a step has instead, so that texts of different lengths get
-            equal shares; a policy's steps alone can be counted so.
-        accumulate: in how many parts a batch passes through the model, to save memory.
-        count: what the budget counts. `steps` are steps or rounds, whatever they cost. `examples`
-            are examples passed backward, `compute` examples passed forward and backward added up,
-            scoring and measuring included; the budget is then what plain steps of `batch` examples
-            cost, for a weighting too.
+        tokens: instead of `batch`, the approximate number of tokens in a step, so that texts of
+            different lengths get equal shares; for policies only.
+        accumulate: the number of parts in which a batch passes through the model, to save memory.
+        count: the unit of the budget. `steps` counts steps or rounds, whatever they cost.
+            `examples` counts backward passes of an example, `compute` forward and backward passes,
+            with those of scoring and measuring; the budget is then the cost of plain `steps` of
+            `batch` examples, for a weighting too.
     """
 
     steps: int = Field(default=1000, ge=1)
@@ -63,10 +63,10 @@ class Optimizer(Section):
         name: `adamw` or `sgd`.
         momentum: of `sgd`.
         lr: learning rate of the encoder.
-        head_factor: the heads learn this many times faster; they start from nothing.
-        conditional_factor: the same for the conditional modules and the task embeddings of a
-            conditioned encoder. What they do to it is a product of the two: ten times the rate
-            broke a training that went well with once.
+        head_factor: multiplies the learning rate of the heads, which are initialised at random.
+        conditional_factor: multiplies that of the conditional modules and task embeddings. Their
+            effect on the encoder is a product of the two; a factor of 10 broke a training that
+            went well with 1.
         weight_decay: not applied to biases and norms.
         warmup: share of the steps in which the rate rises from 0.
         clip: largest norm of the gradient; 0 for no clipping.
@@ -89,12 +89,12 @@ class Optimizer(Section):
 
 
 class Evaluate(Section):
-    """When and on what the run is scored.
+    """The evaluations of a run.
 
     Args:
         every: steps between evaluations; a tenth of the budget if None.
         batch: examples in a batch of an evaluation.
-        examples: at most this many dev examples of each task, the same ones each time.
+        examples: maximum number of dev examples of each task, the same ones each time.
         patience: stop after this many evaluations without a better score; never if None.
         keep: the final model is the `best` evaluated one, or the `last`.
     """
@@ -107,11 +107,11 @@ class Evaluate(Section):
 
 
 class Checkpoint(Section):
-    """How often a run's state is kept.
+    """The checkpoints of a run.
 
     Args:
-        every: steps between checkpoints; as often as evaluations if None.
-        keep: how many of the latest are kept, besides the best.
+        every: steps between checkpoints; one at each evaluation if None.
+        keep: the number of latest checkpoints that are kept, besides the best.
     """
 
     every: int | None = Field(default=None, ge=1)
@@ -119,24 +119,24 @@ class Checkpoint(Section):
 
 
 class Sharing(Section):
-    """How several ranks share a run's work; without several ranks it changes nothing.
+    """The division of work among several ranks; no effect with a single process.
 
     Args:
         shard: divide the encoder's parameters, gradients and optimiser state among the ranks
-            (FSDP2), for encoders that do not fit on one; else each rank has all of it.
+            (FSDP2), for encoders that do not fit on one; otherwise each rank has all of them.
     """
 
     shard: bool = False
 
 
 class Objective(Section):
-    """What a run is for: the value by which the model to keep is chosen, and when to stop.
+    """The value that chooses the model to keep and decides about early stopping.
 
-    In a run file it is short: `objective: glue/rte` is the score of that task, a list of tasks the
-    mean of their scores, `{loss: glue/rte}` or `{loss: [...]}` the dev loss, which is to be small.
+    In a run file, `objective: glue/rte` is the score of that task, a list of tasks the mean of
+    their scores, and `{loss: glue/rte}` or `{loss: [...]}` the dev loss.
 
     Args:
-        tasks: the tasks that count, each alike.
+        tasks: the target tasks, with equal weights.
         measure: `score` (higher is better) or `loss` (lower is better).
     """
 
@@ -145,21 +145,21 @@ class Objective(Section):
 
     @property
     def words(self) -> str:
-        """What a table calls its value."""
+        """The heading of its values in tables."""
         return "objective" if self.measure == "score" else "objective, loss"
 
 
 class Resolved(Section):
-    """What a run found out when it began. It stands in the run's own run.yaml.
+    """Facts that a run determined at its start, in the run.yaml of its folder.
 
-    Of a run file that has this section, the revisions are used again; the rest is information.
+    If a run file has this section, its revisions are used again; the rest is information.
 
     Args:
-        encoders: by hub name, the revision of an encoder; None where the hub could not be asked.
-        datasets: by hub name, the revision of a data set.
+        encoders: revisions of encoders by hub name; None if the hub did not answer.
+        datasets: revisions of data sets by hub name.
         causal: whether the model is a causal language model, because a task generates.
-        model: the class of a model that was made in Python.
-        sizes: by task, its training examples.
+        model: the class of a model made in Python.
+        sizes: training examples by task.
     """
 
     encoders: dict[str, str | None] = {}  # noqa: RUF012 (pydantic copies it)
@@ -170,13 +170,9 @@ class Resolved(Section):
 
 
 OF_MACHINE = ("data", "device", "code")
-"""Keys in which runs of one study may differ from machine to machine."""
-
-
+"""Keys in which the runs of a study may differ from machine to machine."""
 DEFAULT_POLICY = "worth"
 """The policy of a run that names no decider."""
-
-
 _KEYS: dict[str, Any] = dict.fromkeys(FAMILIES, (dict[str, Any] | None, None))
 _Deciders: Any = create_model("_Deciders", __base__=Section, **_KEYS)
 
@@ -184,32 +180,31 @@ _Deciders: Any = create_model("_Deciders", __base__=Section, **_KEYS)
 class RunConfig(_Deciders):  # type: ignore[misc]
     """One training: tasks, model, decider, budget, seed.
 
-    A policy decides, or in its place a selector (`selection`) or a weighting (`weighting`).
-    Everything has a default but the tasks.
+    The decider is a policy, a selector (`selection`) or a weighting (`weighting`). Everything but
+    the tasks has a default.
 
     Args:
-        name: of the run; its folder is called so.
-        tasks: names of the catalogue, tasks made in Python, or mappings that say where one is.
-        model: what learns.
-        policy: who gets the next batch; or `selection`, or `weighting`. If none is named, the
-            policy is `worth`.
-        budget: what there is to spend.
-        optimizer: how the model moves.
-        objective: what the run is for; None means the mean score over all tasks, for a weighting
+        name: the run's name.
+        tasks: names of the catalogue, tasks made in Python, or mappings that describe a task.
+        model: the model to train.
+        policy: the policy that draws the task of each batch; or `selection`, or `weighting`. If
+            none is named, the policy is `worth`.
+        budget: the training budget.
+        optimizer: the optimiser and its learning rates.
+        objective: the value to optimise; None means the mean score over all tasks, for a weighting
             its target's score.
-        evaluate: when and on what the run is scored.
-        checkpoint: how often a run's state is saved.
-        seed: all randomness follows from it.
-        loss: how the tasks' losses in a mixed batch add up: every example alike (`examples`), the
-            mean over the tasks that are there (`mean`), or their sum (`sum`). A batch of one task
-            has one loss.
-        precision: `bfloat16` for mixed precision; `auto` takes it where the device has it.
-        deterministic: use only algorithms that give the same bits each time, on a GPU too.
-        ranks: how several ranks share the work.
-        device: `auto` is the fastest there is.
+        evaluate: the evaluations.
+        checkpoint: the checkpoints.
+        seed: determines all random numbers.
+        loss: the loss of a batch of several tasks: the mean over its examples (`examples`), the
+            mean over the tasks' mean losses (`mean`), or their sum (`sum`).
+        precision: `bfloat16` for mixed precision; `auto` uses it if the device supports it.
+        deterministic: use only deterministic algorithms, on a GPU too.
+        ranks: the division of work among several ranks.
+        device: the device; `auto` is the fastest one.
         data: the folder of the catalogue's files; None means the environment's TASKMIX_DATA.
-        code: the folder that classes of the user's own are imported from: the run file's.
-        resolved: what the run found out when it began; only a run's own run.yaml has it.
+        code: the folder from which a user's classes are imported: that of the run file.
+        resolved: facts that the run determined at its start; only in the run.yaml of a run folder.
 
     >>> config = RunConfig(tasks=["digits/left", "digits/right"], budget={"steps": 50})
     >>> config.policy, config.budget.batch
@@ -249,41 +244,43 @@ class RunConfig(_Deciders):  # type: ignore[misc]
 
     @field_validator(*FAMILIES, mode="before")
     @classmethod
-    def _named(cls, spec: Any) -> Any:
+    def _check_spec(cls, spec: Any) -> Any:
         if isinstance(spec, str):
             return {"name": spec}
         if isinstance(spec, Mapping) and "name" not in spec:
             raise ValueError("expected a name among the keys")
         if isinstance(spec, Mapping) and "as" in spec:
-            _check_name(spec["as"])
+            name = spec["as"]
+            if not (isinstance(name, str) and re.fullmatch(NAME, name)):
+                raise ValueError(f"as: expected a name of letters, digits and ._+-, found {name!r}")
         return spec
 
     @field_validator("objective", mode="before")
     @classmethod
-    def _spelled_out(cls, said: Any) -> Any:
+    def _expand_objective(cls, value: Any) -> Any:
         measure = "score"
-        if isinstance(said, Mapping) and set(said) == {"loss"}:
-            measure, said = "loss", said["loss"]
-        if isinstance(said, str):
-            said = [said]
-        return {"tasks": said, "measure": measure} if isinstance(said, (list, tuple)) else said
+        if isinstance(value, Mapping) and set(value) == {"loss"}:
+            measure, value = "loss", value["loss"]
+        if isinstance(value, str):
+            value = [value]
+        return {"tasks": value, "measure": measure} if isinstance(value, (list, tuple)) else value
 
     @model_validator(mode="before")
     @classmethod
     def _one_decider(cls, values: Any) -> Any:
         if isinstance(values, Mapping):
-            said = [key for key in FAMILIES if values.get(key) is not None]
-            if not said:
+            keys = [key for key in FAMILIES if values.get(key) is not None]
+            if not keys:
                 return {**values, "policy": DEFAULT_POLICY}
-            if len(said) > 1:
+            if len(keys) > 1:
                 raise ValueError(
-                    f"expected one of {', '.join(FAMILIES)}, found {' and '.join(said)}"
+                    f"expected one of {', '.join(FAMILIES)}, found {' and '.join(keys)}"
                 )
         return values
 
     @model_validator(mode="after")
     def _known_decider(self) -> "RunConfig":
-        # To open a run must not run code that came with it: a class of one's own is not looked at.
+        # Opening a run must not execute code that came with it: a user's class is not imported.
         if not is_own(self.decider["name"]):
             decider_class(self.family, self.decider, None)
         return self
@@ -308,7 +305,7 @@ class RunConfig(_Deciders):  # type: ignore[misc]
 
     @property
     def model_spec(self) -> ModelSpec:
-        """The model to build: the one that was asked for, with what the run found out about it."""
+        """The model to build: the configured one with its resolved revision."""
         resolved = self.resolved or Resolved()
         spec = self.model
         if spec.revision is None and spec.hub_name is not None:
@@ -320,13 +317,13 @@ class RunConfig(_Deciders):  # type: ignore[misc]
         return spec
 
     def dataset_revision(self, entry: HubTask) -> str | None:
-        """Return the revision of a data set: the one that was asked for, or that the run found."""
+        """Return the configured revision of a data set, or else the resolved one."""
         resolved = self.resolved or Resolved()
         return entry.revision or resolved.datasets.get(entry.hub)
 
     @property
     def python_model(self) -> str | None:
-        """The class of the model, where that was made in Python."""
+        """The class of a model made in Python."""
         return (self.resolved and self.resolved.model) or self.model.given
 
     @property
@@ -336,13 +333,13 @@ class RunConfig(_Deciders):  # type: ignore[misc]
 
     @property
     def decider(self) -> dict[str, Any]:
-        """What the run file says of the decider."""
+        """The section of the decider."""
         spec: dict[str, Any] = getattr(self, self.family.key)
         return spec
 
     @property
     def unit(self) -> str:
-        """The key of the budget that says how long the run is: steps, or a weighting's rounds."""
+        """The key of the budget that holds the run's length: steps, or a weighting's rounds."""
         return self.family.unit if self.budget.count == "steps" else "steps"
 
     @property
@@ -363,18 +360,12 @@ class RunConfig(_Deciders):  # type: ignore[misc]
         return self.checkpoint.every or self.evaluate_every
 
 
-def _check_name(said: Any) -> None:
-    """Raise unless a decider can be called so."""
-    if not (isinstance(said, str) and re.fullmatch(NAME, said)):
-        raise ValueError(f"as: expected a name of letters, digits and ._+-, found {said!r}")
-
-
 def dump(config: RunConfig) -> str:
     """Return the configuration as a run file: rerunning it reproduces the run."""
     return write_value(config.model_dump(mode="json"))
 
 
 def asked_for(config: RunConfig) -> RunConfig:
-    """Return the configuration without what a run found out."""
+    """Return the configuration without its resolved facts."""
     asked: RunConfig = config.model_copy(update={"resolved": None})
     return asked

@@ -143,7 +143,7 @@ def _adapted_config(
 
 def _with_fraction(config: RunConfig, fraction: float) -> Any:
     """Return the task's entry, limited to a fraction of its training rows."""
-    from taskmix.tasks.sizes import rows_of
+    from taskmix.tasks.parts import rows_of
     from taskmix.training.prepare import resolve
 
     [entry] = config.tasks

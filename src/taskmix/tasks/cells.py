@@ -111,12 +111,18 @@ def identity(record: FileRecord, column: str | None) -> str:
     return str(record.values.get(column, "")) if column else ""
 
 
-def number(record: FileRecord, column: str, value: Any) -> float:
+def finite(value: Any) -> float:
+    """Return a finite number, which may be a text; NaN if it is none."""
     try:
-        label = float(value)
-    except (TypeError, ValueError):
-        label = math.nan
-    if math.isfinite(label):
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):  # an integer of 400 digits overflows
+        return math.nan
+    return number if math.isfinite(number) else math.nan
+
+
+def number(record: FileRecord, column: str, value: Any) -> float:
+    label = finite(value)
+    if not math.isnan(label):
         return label
     raise record.error(f"column {column!r} holds {brief(value)}, expected a number")
 

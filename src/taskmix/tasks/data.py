@@ -254,19 +254,24 @@ def _rows(columns: Any, rows: slice) -> Any:
     match columns:
         case Mapping():
             return {key: _rows(column, rows) for key, column in columns.items()}
-        case list() | tuple() if columns and hasattr(columns[0], "shape"):
+        case list() | tuple() if _holds_columns(columns):
             return [_rows(column, rows) for column in columns]
     return columns if getattr(columns, "shape", None) == () else columns[rows]
 
 
 def batch_size(columns: Any) -> int:
-    """Return how many examples a batch holds: the length of its first array."""
+    """Return the number of examples in a batch: the length of its first column."""
     match columns:
         case Mapping():
             return batch_size(next(iter(columns.values())))
-        case list() | tuple() if columns and hasattr(columns[0], "shape"):
+        case list() | tuple() if _holds_columns(columns):
             return batch_size(columns[0])
     return len(columns)
+
+
+def _holds_columns(values: Sequence[Any]) -> bool:
+    """Return whether a list holds the columns of a batch, such as arrays, and not its examples."""
+    return any(hasattr(value, "shape") for value in values)
 
 
 @dataclass(frozen=True, eq=False)

@@ -62,7 +62,7 @@ def assemble(
         if isinstance(value, str):
             raise UserError(f"task {name}: {option}: expected a list, found {value!r}.")
     cls = type(kind) if isinstance(kind, Kind) else kind_class(kind, f"task {name}")
-    _metrics(name, cls, metrics or ())  # a wrong name is found before anything is read
+    metrics_of(name, cls, metrics or ())  # a wrong name is found before anything is read
     for option in cls.asks:
         if not getattr(columns, option):
             raise UserError(f"task {name}: expected a value for {option}, found none.")
@@ -79,9 +79,19 @@ def assemble(
     return Task(name, made, sources, metrics_of(name, made, metrics))
 
 
-def metrics_of(name: str, kind: Kind, metrics: Iterable[str] | None) -> tuple[Metric, ...]:
-    """Return the metrics of these names; None means the kind's defaults."""
-    return _metrics(name, type(kind), kind.usual_metrics() if metrics is None else metrics)
+def metrics_of(
+    task: str, kind: Kind | type[Kind], names: Iterable[str] | None
+) -> tuple[Metric, ...]:
+    """Return the metrics of these names; None means the defaults of the kind."""
+    if names is None:
+        assert isinstance(kind, Kind)
+        names = kind.usual_metrics()
+    known = {metric.name: metric for metric in kind.metrics}
+    names = tuple(names)
+    for name in names:
+        if name not in known:
+            raise unknown("metric", name, known, f"task {task}")
+    return tuple(known[name] for name in names)
 
 
 def _source(split: str, table: DataTable, shape: Shape, columns: ColumnMap) -> Source:
@@ -94,12 +104,3 @@ def _source(split: str, table: DataTable, shape: Shape, columns: ColumnMap) -> S
     if isinstance(shape, Texts) and shape.names:
         return table.source(replace(shape, unlabelled=NO_LABEL))
     return table.source(shape)
-
-
-def _metrics(task: str, kind: type[Kind], names: Iterable[str]) -> tuple[Metric, ...]:
-    known = {metric.name: metric for metric in kind.metrics}
-    names = tuple(names)
-    for name in names:
-        if name not in known:
-            raise unknown("metric", name, known, f"task {task}")
-    return tuple(known[name] for name in names)

@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,6 +13,7 @@ from tokenizers import Encoding, decoders, models, normalizers, pre_tokenizers, 
 from tokenizers import Tokenizer as Backend
 
 from taskmix.errors import UserError
+from taskmix.files import hash_of
 
 Ids = NDArray[np.int64]
 PAD, START, END = "<|pad|>", "<|start|>", "<|end|>"
@@ -107,7 +107,7 @@ class Tokenizer:
     @cached_property
     def _fingerprint(self) -> str:
         end = "" if self.end is None else f"\x1f{self.end}"
-        return blake2b((self.backend.to_str() + end).encode(), digest_size=16).hexdigest()
+        return hash_of(self.backend.to_str() + end)
 
     def encode(
         self, texts: Sequence[str], pairs: Sequence[str | None], *, offsets: bool = False
@@ -195,9 +195,7 @@ class Tokenizer:
         backend.no_truncation()
         return backend
 
-    @cached_property
-    def _untruncated(self) -> Backend:
-        return self.untruncated()
+    _untruncated = cached_property(untruncated)
 
     @cached_property
     def _frame(self) -> "_Frame":

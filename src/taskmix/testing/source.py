@@ -16,7 +16,7 @@ class SourceConformance(ABC):
 
     A subclass makes the source, and another one with other content.
 
-    >>> from taskmix.tasks.digits import DigitsSource
+    >>> from taskmix.tasks.catalogue.digits import DigitsSource
     >>> class DigitsConform(SourceConformance):
     ...     def make(self):
     ...         return DigitsSource("left", "dev")

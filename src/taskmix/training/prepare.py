@@ -22,7 +22,7 @@ from taskmix.tasks.encoding import encode
 from taskmix.tasks.files import from_files
 from taskmix.tasks.hub import from_hub
 from taskmix.tasks.kinds import Kind
-from taskmix.tasks.parts import Split, hold_out, some_rows
+from taskmix.tasks.parts import Split, hold_out, rows_of, some_rows
 from taskmix.tasks.rows import (
     ChoiceRow,
     ImageRow,
@@ -32,7 +32,6 @@ from taskmix.tasks.rows import (
     TextRow,
     WordsRow,
 )
-from taskmix.tasks.sizes import rows_of
 from taskmix.tasks.sources import check_file
 from taskmix.tasks.task import Task
 from taskmix.tasks.tokenizer import Tokenizer

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from taskmix.errors import unknown
 from taskmix.tasks.catalogue.corpora import INFERENCE, MRQA, WNUT
+from taskmix.tasks.catalogue.digits import DIGITS
 from taskmix.tasks.catalogue.entry import Entry, plain
 from taskmix.tasks.catalogue.glue import GLUE
-from taskmix.tasks.catalogue.pictures import DIGITS, MULTIMNIST
+from taskmix.tasks.catalogue.multimnist import MULTIMNIST
 from taskmix.tasks.catalogue.superglue import SUPERGLUE
 from taskmix.tasks.catalogue.text import TEXT
 from taskmix.tasks.task import Task
@@ -49,12 +50,15 @@ def find(name: str, data: Path | None = None) -> Task:
 def listing(data: Path | None = None) -> list[Listed]:
     """Return every task of the catalogue with the files that exist."""
     root = _root(data)
-    return [_listed(entry, root) for entry in ENTRIES]
-
-
-def _listed(entry: Entry, root: Path | None) -> Listed:
-    metrics = tuple(metric.name for metric in entry.metrics)
-    return Listed(entry.name, entry.kind.name, metrics, entry.found(root))
+    return [
+        Listed(
+            entry.name,
+            entry.kind.name,
+            tuple(metric.name for metric in entry.metrics),
+            entry.found(root),
+        )
+        for entry in ENTRIES
+    ]
 
 
 def _root(data: Path | None) -> Path | None:

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taskmix.errors import UserError
+from taskmix.files import number_of
 from taskmix.tasks import metrics as m
 from taskmix.tasks.kinds.base import IGNORE_INDEX, Array, Columns, Scored
 from taskmix.tasks.kinds.texts import LabelledKind, encode_texts, only
@@ -47,7 +47,7 @@ class Classify(LabelledKind):
             return Columns(dense)
         texts = only(rows, TextRow, where)
         if any(row.group for row in texts):
-            dense["group"] = np.array([_number(row.group) for row in texts], dtype=np.int64)
+            dense["group"] = np.array([number_of(row.group) for row in texts], dtype=np.int64)
         return encode_texts(texts, tokenizer, where, dense, self.marks)
 
     def _labels(self, rows: Sequence[Row], where: str) -> NDArray[np.int64]:
@@ -100,7 +100,3 @@ class Classify(LabelledKind):
         groups = split.dense.get("group")
         expected = split.dense["labels"].tolist()
         return Scored(predicted, expected, None if groups is None else groups.tolist())
-
-
-def _number(group: str) -> int:
-    return int.from_bytes(blake2b(group.encode(), digest_size=8).digest(), "little") >> 1

@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 
 from taskmix.errors import UserError
 from taskmix.tasks import metrics as m
+from taskmix.tasks.cells import finite
 from taskmix.tasks.kinds.base import Columns, Kind, Scored
 from taskmix.tasks.kinds.texts import encode_texts, only
+from taskmix.tasks.readers.base import brief
 from taskmix.tasks.rows import Row, TextRow
 from taskmix.tasks.shapes import ColumnMap, Shape, Texts
 
@@ -86,14 +88,8 @@ def _numbers(rows: Sequence[TextRow], where: str) -> NDArray[np.float32]:
     for place, row in enumerate(rows):
         if row.label is None:
             continue
-        try:
-            numbers[place] = float(row.label)  # type: ignore[arg-type]
-        except (TypeError, ValueError):
-            raise UserError(
-                f"{where}, row {row.at}: expected a number as label, found {row.label!r}"
-            ) from None
+        numbers[place] = finite(row.label)
         if not np.isfinite(numbers[place]):
-            raise UserError(
-                f"{where}, row {row.at}: expected a finite number as label, found {row.label!r}"
-            )
+            found = brief(row.label)
+            raise UserError(f"{where}, row {row.at}: expected a finite number, found {found}")
     return numbers

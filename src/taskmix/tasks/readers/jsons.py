@@ -48,23 +48,24 @@ class Mrqa:
     def records(self, path: Path) -> Iterator[FileRecord]:
         for line in Jsonl().records(path):
             if "header" not in line.values:
+                context = line.text("context")
                 for question in line.inners("qas"):
-                    yield _mrqa_question(question, line.text("context"))
+                    yield _question(question, "qid", context, _mrqa_answers(question, context))
 
 
-def _mrqa_question(question: FileRecord, context: str) -> FileRecord:
+def _question(question: FileRecord, name: str, context: Any, answers: Any) -> FileRecord:
     values = {
-        "id": question["qid"],
+        "id": question[name],
         "question": question["question"],
         "context": context,
-        "answers": None,
+        "answers": answers,
     }
-    if "detected_answers" in question.values:
-        values["answers"] = _mrqa_answers(question, context)
     return FileRecord(question.where, question.at, values)
 
 
-def _mrqa_answers(question: FileRecord, context: str) -> dict[str, list[Any]]:
+def _mrqa_answers(question: FileRecord, context: str) -> dict[str, list[Any]] | None:
+    if "detected_answers" not in question.values:
+        return None
     spans = [
         _bounds(answer, span, len(context))
         for answer in question.inners("detected_answers")
@@ -109,15 +110,9 @@ def _text(path: Path) -> str:
 
 
 def _squad_question(question: FileRecord, paragraph: FileRecord, number: int) -> FileRecord:
-    context = paragraph["context"]
     question = FileRecord(question.where, number, question.values)  # errors name the question
-    values = {
-        "id": question["id"],
-        "question": question["question"],
-        "context": context,
-        "answers": None,
-    }
+    answers = None
     if "answers" in question.values:
-        answers = question.inners("answers")
-        values["answers"] = [(answer["text"], answer["answer_start"]) for answer in answers]
-    return FileRecord(question.where, number, values)
+        inners = question.inners("answers")
+        answers = [(answer["text"], answer["answer_start"]) for answer in inners]
+    return _question(question, "id", paragraph["context"], answers)

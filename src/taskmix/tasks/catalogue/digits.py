@@ -1,18 +1,18 @@
-"""The built-in tasks: two overlaid 8x8 digits of scikit-learn, as in MultiMNIST."""
+"""The built-in tasks on images: two overlaid 8x8 digits of scikit-learn, as in MultiMNIST."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from taskmix.files import hash_of
 from taskmix.rng import stream
+from taskmix.tasks.catalogue.entry import BuiltInEntry
 from taskmix.tasks.kinds import Classify
 from taskmix.tasks.metrics import ACCURACY
 from taskmix.tasks.rows import ImageRow
-from taskmix.tasks.task import Task
 
 Pixels = NDArray[np.uint8]
 Question = Literal["left", "right", "larger"]
@@ -48,7 +48,7 @@ class DigitsSource:
 
     def fingerprint(self) -> str:
         pixels, labels = self._arrays()
-        return blake2b(pixels.tobytes() + repr(labels).encode(), digest_size=16).hexdigest()
+        return hash_of(pixels.tobytes() + repr(labels).encode())
 
     def _arrays(self) -> tuple[Pixels, list[str]]:
         images, numerals = _images(self.split)
@@ -62,12 +62,6 @@ class DigitsSource:
             asked = left if self.question == "left" else right
             labels = [str(numeral) for numeral in numerals[asked]]
         return overlay(images[left], images[right], SHIFT, CANVAS), labels
-
-
-def digits(question: Question) -> Task:
-    kind = Classify(("left", "right") if question == "larger" else NUMERALS)
-    splits = {split: DigitsSource(question, split) for split in IMAGES}
-    return Task(f"digits/{question}", kind, splits, (ACCURACY,))
 
 
 def _images(split: str) -> tuple[Pixels, NDArray[np.int64]]:
@@ -103,3 +97,12 @@ def overlay(left: Pixels, right: Pixels, shift: int, canvas: int) -> Pixels:
     moved = images[:, shift : shift + size, shift : shift + size]
     np.maximum(moved, right, out=moved)
     return images
+
+
+def _entry(question: Question) -> BuiltInEntry:
+    kind = Classify(("left", "right") if question == "larger" else NUMERALS)
+    splits = {split: DigitsSource(question, split) for split in IMAGES}
+    return BuiltInEntry(f"digits/{question}", kind, (ACCURACY,), splits)
+
+
+DIGITS = tuple(map(_entry, TRAIN_ROWS))

@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 
 from taskmix.errors import UserError
 from taskmix.rng import stream
-from taskmix.tasks.digits import Pixels, overlay
+from taskmix.tasks.catalogue.digits import NUMERALS, Pixels, overlay
+from taskmix.tasks.catalogue.entry import Entry, find_file
+from taskmix.tasks.kinds import Classify
+from taskmix.tasks.metrics import ACCURACY
 from taskmix.tasks.readers.lines import contents
 from taskmix.tasks.rows import ImageRow
-from taskmix.tasks.sources import fingerprint
+from taskmix.tasks.sources import MissingSource, fingerprint
 
 Side = Literal["left", "right"]
 
@@ -23,6 +26,7 @@ SHIFT = 6
 CANVAS = 36
 DEV_ROWS = 10_000
 PREFIXES = {"train": "train", "dev": "train", "test": "t10k"}
+FOLDERS = ("mnist", "MNIST/raw", ".")
 IMAGES = "{}-images-idx3-ubyte"
 LABELS = "{}-labels-idx1-ubyte"
 UNSIGNED_BYTES = b"\x00\x00\x08"
@@ -97,3 +101,30 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
             f"{path}: {len(data) - start} bytes follow the header, expected {expected}."
         )
     return np.frombuffer(data, dtype=np.uint8, offset=start).reshape(shape)
+
+
+@dataclass(frozen=True)
+class MultiMnistEntry(Entry):
+    side: Side
+
+    def sources(self, root: Path | None) -> dict[str, MultiMnistSource]:
+        if root is None:
+            return {}
+        sources = {}
+        for split, prefix in PREFIXES.items():
+            images = find_file(root, FOLDERS, IMAGES.format(prefix))
+            labels = find_file(root, FOLDERS, LABELS.format(prefix))
+            if images and labels:
+                sources[split] = MultiMnistSource(images, labels, self.side, split)
+        return sources
+
+    def missing(self, root: Path | None, split: str) -> MissingSource:
+        file = f"{FOLDERS[0]}/{IMAGES.format(PREFIXES[split])}"
+        return MissingSource(f"task {self.name}, {split}", self.complaint(root, file))
+
+
+def _entry(side: Side) -> MultiMnistEntry:
+    return MultiMnistEntry(f"multimnist/{side}", Classify(NUMERALS), (ACCURACY,), side)
+
+
+MULTIMNIST = (_entry("left"), _entry("right"))

@@ -3,20 +3,14 @@ import itertools
 import numpy as np
 import pytest
 
-from taskmix.tasks.digits import (
-    IMAGES,
-    OTHER_ROWS,
-    TRAIN_ROWS,
-    DigitsSource,
-    digits,
-    overlay,
-)
+from taskmix.tasks.catalogue import find
+from taskmix.tasks.catalogue.digits import IMAGES, OTHER_ROWS, TRAIN_ROWS, DigitsSource, overlay
 
 
 @pytest.fixture(scope="module")
 def rows() -> dict[tuple[str, str], list]:
     return {
-        (question, split): list(digits(question).split(split).rows())
+        (question, split): list(find(f"digits/{question}").split(split).rows())
         for question in TRAIN_ROWS
         for split in IMAGES
     }
@@ -52,7 +46,7 @@ def test_every_split_has_its_own_fingerprint() -> None:
 
 def test_every_label_occurs_in_every_split(rows: dict) -> None:
     for (question, _), found in rows.items():
-        assert {row.label for row in found} == set(digits(question).kind.labels)
+        assert {row.label for row in found} == set(find(f"digits/{question}").kind.labels)
 
 
 def test_the_larger_digit_is_on_the_side_that_the_label_says() -> None:

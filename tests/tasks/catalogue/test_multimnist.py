@@ -7,7 +7,7 @@ import pytest
 
 from taskmix.errors import UserError
 from taskmix.tasks.catalogue import find
-from taskmix.tasks.multimnist import read_idx
+from taskmix.tasks.catalogue.multimnist import read_idx
 from taskmix.tasks.rows import ImageRow
 
 
