@@ -10,10 +10,11 @@ from statistics import mean, stdev
 from typing import Any
 
 from filelock import FileLock
+from pydantic import TypeAdapter
 
 from taskmix import RunConfig, run
 from taskmix.config import changed, decided_by, load
-from taskmix.training.folder import Finished, finished_from
+from taskmix.training.folder import Finished
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -152,7 +153,8 @@ def policy_table(outcomes: Outcomes) -> str:
     """Return the mean scores of each policy by task, and what its runs cost, in thousands."""
     policies: dict[str, list[Finished]] = {}
     for values in (values for values in outcomes.values() if "scores" in values):
-        policies.setdefault(values["policy"], []).append(finished_from(values["scores"]))
+        scores = TypeAdapter(Finished).validate_python(values["scores"])
+        policies.setdefault(values["policy"], []).append(scores)
     if not policies:
         return "no outcomes yet"
     tasks = list(next(iter(policies.values()))[0].tasks)

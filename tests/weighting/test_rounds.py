@@ -15,7 +15,7 @@ from taskmix.errors import RunInterruptedError, UserError
 from taskmix.journal import Journal, Opening, Round, read
 from taskmix.rng import stream
 from taskmix.tasks.data import from_data
-from taskmix.training import rounds as rounds_module
+from taskmix.training import weighting as weighting_module
 from taskmix.training.engine import Engine
 from taskmix.training.prepare import prepare, resolve
 from taskmix.training.weighting import WeightingDriver
@@ -135,7 +135,7 @@ def test_weights_on_the_delta_act_under_any_optimiser(driver_of, optimizer):
 
 def test_alpha_vil_learns_the_target_and_favours_it(driver_of):
     driver = driver_of(AlphaVIL(TASKS, "near", fraction=0.5))
-    reports = [driver.rounds.advance() for _ in range(30)]
+    reports = [driver.play_round() for _ in range(30)]
     assert reports[-1].weights["far"] < reports[-1].weights["near"]
     assert reports[-1].dev_loss < reports[0].dev_loss
     assert driver.engine.score("near").score > 0.9
@@ -145,18 +145,18 @@ def test_a_whole_dev_slope_is_the_mean_over_examples_of_unequal_chunks(driver_of
     driver = driver_of(AlphaVIL(TASKS, "near", tuner=Descent(steps=0), split_dev=False))
     driver.advance()
     model = driver.engine.model.eval()
-    slope = driver.rounds.slope(DevSlope((0.0, 0.0)))
+    slope = driver.slope(DevSlope((0.0, 0.0)))
     x, y = blobs("near", "dev").tensors
     whole = functional.cross_entropy(model.heads[0](model.shared(x)), y)
     assert slope.loss == pytest.approx(float(whole.detach()), rel=1e-6)
-    assert driver.rounds.loss(DevLoss((0.0, 0.0))) == pytest.approx(slope.loss, rel=1e-6)
+    assert driver.loss(DevLoss((0.0, 0.0))) == pytest.approx(slope.loss, rel=1e-6)
 
 
 def test_a_dev_batch_is_used_before_the_next_one_is_taken(driver_of, monkeypatch):
     """However many dev batches there are, they are never all in memory."""
     driver, happened = driver_of(AlphaVIL(TASKS, "near", split_dev=False)), []
     driver.advance()
-    made, losses = rounds_module.dev_batches, driver.engine.losses
+    made, losses = weighting_module.dev_batches, driver.engine.losses
 
     def taken(*args):
         for batch in made(*args):
@@ -167,10 +167,10 @@ def test_a_dev_batch_is_used_before_the_next_one_is_taken(driver_of, monkeypatch
         happened.append("used")
         return losses(batch)
 
-    monkeypatch.setattr(rounds_module, "dev_batches", taken)
+    monkeypatch.setattr(weighting_module, "dev_batches", taken)
     monkeypatch.setattr(driver.engine, "losses", used)
-    driver.rounds.slope(DevSlope((0.0, 0.0)))
-    driver.rounds.loss(DevLoss((0.0, 0.0)))
+    driver.slope(DevSlope((0.0, 0.0)))
+    driver.loss(DevLoss((0.0, 0.0)))
     assert happened == ["taken", "used"] * 6
 
 
@@ -183,12 +183,12 @@ def test_a_resumed_run_goes_on_bit_for_bit(driver_of, build, optimizer):
     state = json.loads(json.dumps(straight.state_dict()))
     model = tensors(straight)
     moments = {name: value.clone() for name, value in straight.tensors().items()}
-    reports = [straight.rounds.advance() for _ in range(2)]
+    reports = [straight.play_round() for _ in range(2)]
     resumed = driver_of(build(), optimizer, lr=0.05)
     resumed.engine.model.load_state_dict(model)
     resumed.load_state_dict(state)
     resumed.load_tensors(moments)
-    assert [resumed.rounds.advance() for _ in range(2)] == reports
+    assert [resumed.play_round() for _ in range(2)] == reports
     assert same(tensors(straight), tensors(resumed))
 
 

@@ -169,7 +169,6 @@ def _mixer_of(trainer: lightning.Trainer) -> Mixer:
 
 
 def _rows(batch: Any) -> int:
-    """Return the number of examples in a batch."""
     if isinstance(batch, Tensor):
         return len(batch) if batch.dim() else 0
     if isinstance(batch, Mapping):

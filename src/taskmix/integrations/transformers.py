@@ -17,6 +17,7 @@ from transformers.trainer_utils import seed_worker
 
 from taskmix.errors import UserError
 from taskmix.mixing import Mixed, Mixer, RandomState, Tally, collate_by
+from taskmix.mixing.decisions import check_names
 from taskmix.mixing.mixed import Collator
 from taskmix.policies import Policy
 
@@ -311,11 +312,7 @@ def _check(policy: Policy, sets: Mapping[str, Any], decide: str, evaluated: Any)
         raise UserError(
             f"train_dataset: expected training sets by name, found {type(sets).__name__}"
         )
-    if set(sets) != set(policy.tasks):
-        raise UserError(
-            f"train_dataset: expected a set for each task of the policy, "
-            f"{', '.join(policy.tasks)}, found {', '.join(sets) or 'none'}"
-        )
+    check_names("train_dataset", sets, policy)
     if decide not in ("step", "batch"):
         raise UserError(f"decide: expected step or batch, found {decide!r}")
     for name in COMBINED:

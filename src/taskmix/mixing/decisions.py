@@ -4,7 +4,7 @@ import logging
 import math
 import sys
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -230,6 +230,16 @@ class Decisions:
         self._journal = journal
         # The user's training loop has no place to close it.
         weakref.finalize(self, journal.close)
+
+
+def check_names(what: str, names: Iterable[str], policy: Policy) -> None:
+    """Raise unless there is one of these for each task of the policy."""
+    listed = list(names)
+    if set(listed) != set(policy.tasks):
+        raise UserError(
+            f"{what}: expected one for each task of the policy, {', '.join(policy.tasks)}, found "
+            f"{', '.join(listed) or 'none'}"
+        )
 
 
 def _rank() -> int:

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from taskmix.errors import UserError, unknown
 from taskmix.journal import Step
-from taskmix.mixing.decisions import Decisions
+from taskmix.mixing.decisions import Decisions, check_names
 from taskmix.mixing.orders import BatchOrder, ItemOrder
 from taskmix.policies import Policy
 
@@ -164,11 +164,7 @@ def _check(
     batches: int,
     lengths: Mapping[str, ArrayLike],
 ) -> None:
-    if set(sizes) != set(policy.tasks):
-        raise UserError(
-            f"sizes: expected one for each task of the policy, {', '.join(policy.tasks)}, found "
-            f"{', '.join(sizes) or 'none'}"
-        )
+    check_names("sizes", sizes, policy)
     for task, size in sizes.items():
         if size < 1:
             raise UserError(f"sizes, {task}: expected at least 1 example, found {size}")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from taskmix.errors import UserError
-from taskmix.mixing.decisions import Decisions
+from taskmix.mixing.decisions import Decisions, check_names
 from taskmix.mixing.mixed import marked
 from taskmix.policies import Policy
 from taskmix.tasks.batches import Cursor
@@ -48,11 +48,7 @@ class Streams(Decisions):
         sizes: Mapping[str, int] | None = None,
         journal: Path | str | None = None,
     ) -> None:
-        if set(loaders) != set(policy.tasks):
-            raise UserError(
-                f"loaders: expected one for each task of the policy, {', '.join(policy.tasks)}, "
-                f"found {', '.join(loaders) or 'none'}"
-            )
+        check_names("loaders", loaders, policy)
         super().__init__(policy, sizes or {}, None, seed=seed, journal=journal)
         self._cursors = {task: _LoaderCursor(task, loaders[task]) for task in policy.tasks}
 

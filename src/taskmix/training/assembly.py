@@ -57,7 +57,6 @@ class PreparedRun:
         }
 
     def new_model(self) -> nn.Module:
-        """Build the model of the configuration with its initial weights."""
         spec, seed = self.config.model_spec, self.config.seed
         kinds = {entry.task.name: entry.task.kind for entry in self.prepared}
         if spec.adapt is not None:
@@ -170,7 +169,6 @@ def tokenizer_of(
     cache: Path | None = None,
     encoder: type[Encoder] | None = None,
 ) -> Tokenizer:
-    """Return the model's tokenizer, which may be learned from the tasks."""
     sources = [task.split("train") for task in tasks]
     corpus = Corpus(
         "\x1f".join(source.fingerprint() for source in sources),

@@ -3,7 +3,8 @@
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,17 +38,12 @@ def change_tasks(
 ) -> None:
     """Give an unfinished run other tasks, which `resume` continues with; the policy starts anew."""
     folder, watchers = Path(folder), watchers or Watchers()
-    config_of(folder)
-    with locked(folder):
-        complete_change(folder)
-        config = config_of(folder)
-        snapshot = checkpoints.load_newest(folder / CHECKPOINTS)
+    with _opened(folder) as (config, snapshot):
         if config.family.key != "policy" or snapshot is None or (folder / SCORES).exists():
             raise UserError(
                 f"{folder}: tasks can be changed in an unfinished run of a policy that has a "
                 "checkpoint, and this is none"
             )
-        check_config(folder, config, snapshot)
         if is_spent(config, snapshot.step, Spent(**snapshot.state["driver"]["engine"]["spent"])):
             raise UserError(
                 f"{folder}: all {config.length} {config.unit} of its budget are spent; "
@@ -69,25 +65,33 @@ def change_tasks(
         _commit(folder, changed_snapshot, run=dump(parts.config))
 
 
-def extend(folder: Path | str, length: int) -> None:
-    """Give a run, finished or not, a larger budget, with its learning rates and intervals."""
-    folder = Path(folder)
-    config_of(folder)
+@contextmanager
+def _opened(folder: Path) -> Iterator[tuple[RunConfig, Snapshot | None]]:
+    """Lock a run, complete a change of it, and give its configuration and newest checkpoint."""
+    config_of(folder)  # a folder without a run is not locked, and not written to
     with locked(folder):
         complete_change(folder)
         config = config_of(folder)
+        snapshot = checkpoints.load_newest(folder / CHECKPOINTS)
+        if snapshot is not None:
+            check_config(folder, config, snapshot)
+        yield config, snapshot
+
+
+def extend(folder: Path | str, length: int) -> None:
+    """Give a run, finished or not, a larger budget, with its learning rates and intervals."""
+    folder = Path(folder)
+    with _opened(folder) as (config, snapshot):
         unit = config.unit
         if length <= config.length:
             raise UserError(
                 f"{folder}: expected more than the {config.length} {unit} of its budget, "
                 f"found {length}"
             )
-        snapshot = checkpoints.load_newest(folder / CHECKPOINTS)
         if snapshot is None:
             raise UserError(
                 f"{folder}: expected a run with a checkpoint, found none; start another run"
             )
-        check_config(folder, config, snapshot)
         budget = config.budget.model_dump(exclude_none=True) | {unit: length}
         longer = changed(config, {"budget": budget}, "budget")
         line = line_of(

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from taskmix.errors import UserError
-from taskmix.files import whole_folder
+from taskmix.files import hash_of, whole_folder
 
 MODEL = "model.safetensors"
 OPTIMIZER = "optimizer.safetensors"
@@ -39,7 +39,7 @@ def save(folder: Path, snapshot: Snapshot) -> None:
         files = {name: _checksum(aside / name) for name in (MODEL, OPTIMIZER)}
         state = {"step": snapshot.step, "files": files, **snapshot.state}
         try:
-            (aside / STATE).write_text(json.dumps(state | {"checksum": _digest(state)}))
+            (aside / STATE).write_text(json.dumps(state | {"checksum": hash_of(json.dumps(state))}))
         except (TypeError, ValueError) as error:
             raise UserError(
                 f"step {snapshot.step}: no checkpoint can be written: expected the decider's "
@@ -63,17 +63,13 @@ def _checksum(path: Path) -> str:
         return file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
 
 
-def _digest(state: dict[str, Any]) -> str:
-    return blake2b(json.dumps(state).encode(), digest_size=16).hexdigest()
-
-
 def load(path: Path) -> Snapshot:
     """Read a checkpoint; raise if any byte of it has changed."""
     try:
         state = json.loads((path / STATE).read_text())
         if missing := [key for key in NEEDED if key not in state]:
             raise ValueError(f"found no {missing[0]} in {STATE}")
-        if state.pop("checksum") != _digest(state):
+        if state.pop("checksum") != hash_of(json.dumps(state)):
             raise ValueError(f"found other bytes in {STATE} than were written")
         for name, checksum in state.pop("files").items():
             if _checksum(path / name) != checksum:

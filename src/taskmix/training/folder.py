@@ -1,10 +1,9 @@
 """Run folders, as far as they can be read without torch."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
@@ -59,7 +58,6 @@ def config_of(folder: Path) -> RunConfig:
 
 
 def finished(folder: Path) -> Finished:
-    """Return the result of a finished run."""
     path = folder / SCORES
     if not path.exists():
         raise UserError(
@@ -70,12 +68,6 @@ def finished(folder: Path) -> Finished:
         return TypeAdapter(Finished).validate_json(path.read_bytes(), strict=True)
     except ValidationError as error:
         raise UserError(f"{path}: expected the scores of a run, found {explain(error)}") from None
-
-
-def finished_from(values: Mapping[str, Any]) -> Finished:
-    """Return a result from the output of `asdict`."""
-    tasks = {name: Scores(**scores) for name, scores in values["tasks"].items()}
-    return Finished(**{**values, "tasks": tasks})
 
 
 def check_no_run(folder: Path) -> None:

@@ -69,7 +69,7 @@ class _StatesCache(ABC):
             self._fill(states, task, split)
             states.flush()
 
-        states = cached(path, build, lambda there: np.load(there, mmap_mode="r"))
+        states = cached(path, build, lambda file: np.load(file, mmap_mode="r"))
         return replace(split, ragged={**split.ragged, FROZEN_STATES: states})
 
     @torch.inference_mode()

@@ -90,14 +90,14 @@ class TrainedRun:
         for entry in tasks:
             if split in entry.splits and (scored := self._scores(entry, split, cache)) is not None:
                 scores[entry.name] = scored
-        rest = ", ".join(entry.name for entry in tasks if entry.name not in scores)
+        unlabelled = ", ".join(entry.name for entry in tasks if entry.name not in scores)
         if not scores:
             raise UserError(
-                f"split {split}: no row has a label to score against ({rest}); "
+                f"split {split}: no row has a label to score against ({unlabelled}); "
                 "use `taskmix predict` for it"
             )
-        if rest:
-            log.warning("split %s: not scored, for there are no labels: %s", split, rest)
+        if unlabelled:
+            log.warning("split %s: not scored, for there are no labels: %s", split, unlabelled)
         return scores
 
     def _scores(self, task: Task, split: str, cache: Path | None) -> Scores | None:
@@ -163,8 +163,8 @@ class TrainedRun:
             )
         bounds = zip(items.offsets.tolist(), items.dense["until"].tolist(), strict=False)
         prompts = [items.ragged["input_ids"][at : at + until].tolist() for at, until in bounds]
-        most = [min(kind.longest, tokenizer.max_length - len(prompt)) for prompt in prompts]
-        generated = write_on(encoder, prompts, most, tokenizer.end, BATCH)
+        longest = [min(kind.longest, tokenizer.max_length - len(prompt)) for prompt in prompts]
+        generated = write_on(encoder, prompts, longest, tokenizer.end, BATCH)
         texts = [tokenizer.text(ids).strip() for ids in generated]
         return [replace(answer, text=text) for answer, text in zip(raw, texts, strict=True)]
 

@@ -12,16 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from taskmix.errors import UserError
-from taskmix.policies import (
-    Alignment,
-    DevLosses,
-    DevScore,
-    Gain,
-    Loss,
-    Signal,
-    Skill,
-    Uncertainty,
-)
+from taskmix.policies import Alignment, DevLosses, DevScore, Gain, Loss, Signal, Skill, Uncertainty
 from taskmix.rng import seed_for
 from taskmix.tasks.batches import Batch
 from taskmix.tasks.parts import Split

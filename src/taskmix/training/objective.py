@@ -9,7 +9,6 @@ from taskmix.training.folder import Scores
 
 
 def check_objective(objective: Objective | None, tasks: Iterable[str]) -> None:
-    """Raise if the objective names a task that the run does not have."""
     names = list(tasks)
     for name in objective.tasks if objective is not None else ():
         if name not in names:
@@ -20,8 +19,8 @@ def objective_value(objective: Objective, scores: Mapping[str, Scores]) -> float
     """Return the value of an objective; higher is better, so losses are negated."""
     chosen = [scores[name] for name in objective.tasks]
     if objective.measure == "loss":
-        return -sum(each.loss for each in chosen) / len(chosen)
-    return sum(each.score for each in chosen) / len(chosen)
+        return -sum(scored.loss for scored in chosen) / len(chosen)
+    return sum(scored.score for scored in chosen) / len(chosen)
 
 
 def improves(objective: float, best: float | None) -> bool:
@@ -30,7 +29,6 @@ def improves(objective: float, best: float | None) -> bool:
 
 
 def kept_evaluation(evaluations: Sequence[Evaluation], keep: str = "best") -> Evaluation:
-    """Return the evaluation whose model a run keeps."""
     if keep == "last":
         return evaluations[-1]
     kept, best = evaluations[0], None

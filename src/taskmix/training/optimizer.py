@@ -11,7 +11,6 @@ from taskmix.models.multitask import MultiTaskModel
 
 
 def build_optimizer(model: nn.Module, config: Optimizer) -> TorchOptimizer:
-    """Return an optimiser with groups by learning rate and weight decay."""
     groups = [
         {
             "params": params,
@@ -43,9 +42,7 @@ def _at_rates(model: nn.Module, config: Optimizer) -> list[tuple[list[nn.Paramet
     ]
 
 
-def _split(
-    parameters: Sequence[nn.Parameter],
-) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+def _split(parameters: Sequence[nn.Parameter]) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     """Return trained matrices, then biases and norms, which have no weight decay."""
     learning = [parameter for parameter in parameters if parameter.requires_grad]
     return [p for p in learning if p.ndim > 1], [p for p in learning if p.ndim <= 1]

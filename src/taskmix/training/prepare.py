@@ -6,14 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from taskmix.config import (
-    HubTask,
-    NamedTask,
-    RunConfig,
-    TaskEntry,
-    is_own,
-    own_class,
-)
+from taskmix.config import HubTask, NamedTask, RunConfig, TaskEntry, is_own, own_class
 from taskmix.errors import UserError
 from taskmix.run_info import RunInfo
 from taskmix.tasks import catalogue
@@ -23,15 +16,7 @@ from taskmix.tasks.files import from_files
 from taskmix.tasks.hub import from_hub
 from taskmix.tasks.kinds import Kind
 from taskmix.tasks.parts import Split, hold_out, rows_of, some_rows
-from taskmix.tasks.rows import (
-    ChoiceRow,
-    ImageRow,
-    PromptRow,
-    QuestionRow,
-    Row,
-    TextRow,
-    WordsRow,
-)
+from taskmix.tasks.rows import ChoiceRow, ImageRow, PromptRow, QuestionRow, Row, TextRow, WordsRow
 from taskmix.tasks.sources import check_file
 from taskmix.tasks.task import Task
 from taskmix.tasks.tokenizer import Tokenizer

@@ -145,7 +145,6 @@ def configured(config: RunConfig | Mapping[str, Any] | str | Path, tasks: Tasks 
 
 
 def _check_same(config: RunConfig, folder: Path) -> None:
-    """Raise unless the folder's run has this configuration."""
     if dump(asked_for(config)) != dump(asked_for(config_of(folder))):
         raise UserError(
             f"{folder}: there is a run of another configuration here; choose another folder"

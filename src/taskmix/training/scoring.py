@@ -120,6 +120,5 @@ class Scorer:
 
 
 def _drops(model: nn.Module) -> bool:
-    """Return whether the model has Monte-Carlo dropout."""
     kinds = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
     return any(isinstance(module, kinds) and module.p > 0 for module in model.modules())

@@ -66,7 +66,7 @@ class Session:
 
     def start(self) -> Finished:
         self.ranks.check_same(self._hashes)
-        with self.ranks.together(self._new_journal) as journal:
+        with self.ranks.together(self._journal) as journal:
             driver = self.driver(journal)
             # A model that was made in Python may have other first weights on each rank.
             self.ranks.send(list(driver.engine.model.state_dict().values()))
@@ -79,17 +79,16 @@ class Session:
         data = {f"the data of task {name}": content for name, content in self.parts.data.items()}
         return {"the configuration": config_hash(self.config)} | data
 
-    def _new_journal(self) -> Journal:
+    def _journal(self, position: int | None = None) -> Journal:
+        """Return a new journal, or the old one cut off at the position of a checkpoint."""
         if not self.ranks.writes:
             return UnwrittenJournal(len(self._info.tasks))
-        (self.folder / JOURNAL).unlink(missing_ok=True)
-        return Journal.create(self.folder / JOURNAL, self.opening())
-
-    def _old_journal(self, snapshot: Snapshot) -> Journal:
-        if not self.ranks.writes:
-            return UnwrittenJournal(len(self._info.tasks))
-        repair(self.folder / JOURNAL)
-        return Journal.resume(self.folder / JOURNAL, snapshot.state["journal"])
+        path = self.folder / JOURNAL
+        if position is None:
+            path.unlink(missing_ok=True)
+            return Journal.create(path, self.opening())
+        repair(path)
+        return Journal.resume(path, position)
 
     def opening(self) -> Opening:
         return Opening(
@@ -109,7 +108,7 @@ class Session:
         self.ranks.together(lambda: self._check(snapshot))
         newest = {"the newest checkpoint": str(snapshot.step)}
         self.ranks.check_same(lambda: self._hashes() | newest)
-        with self.ranks.together(lambda: self._old_journal(snapshot)) as journal:
+        with self.ranks.together(lambda: self._journal(snapshot.state["journal"])) as journal:
             driver = self.driver(journal)
             self._load_model(driver, snapshot)
             driver.load_tensors(self.ranks.parts(snapshot.optimizer, driver.engine.model))
@@ -150,7 +149,6 @@ class Session:
         return driver
 
     def _spend(self, driver: Driver) -> Finished:
-        """Spend the budget, with evaluations and checkpoints, and finish."""
         try:
             with torch.random.fork_rng(), deterministic(self.config.deterministic):
                 with listening() as stop:
@@ -327,14 +325,13 @@ class Session:
 
 def fingerprint(model: nn.Module) -> str:
     """Return a hash of the norms of a model's parameters."""
-    # Of a parameter that ranks divide among them no two have the same part.
-    same = [p.detach() for p in model.parameters() if type(p) is nn.Parameter]
-    lengths = torch.stack([torch.linalg.vector_norm(p) for p in same])
+    # Of a parameter that ranks divide among them no two have the replicated part.
+    replicated = [p.detach() for p in model.parameters() if type(p) is nn.Parameter]
+    lengths = torch.stack([torch.linalg.vector_norm(p) for p in replicated])
     return hash_of(lengths.float().cpu().numpy().tobytes())
 
 
 def check_config(folder: Path, config: RunConfig, snapshot: Snapshot) -> None:
-    """Raise unless a checkpoint belongs to this configuration."""
     # Version 0.1 hashed its run.yaml as it wrote it.
     hashes = (config_hash(config), hash_of((folder / RUN).read_bytes()))
     if snapshot.state["config"] not in hashes:
@@ -359,7 +356,6 @@ def _selected(values: Mapping[str, Any]) -> Selected:
 
 @contextmanager
 def deterministic(wanted: bool) -> Iterator[None]:
-    """Use only deterministic algorithms, if that is wanted."""
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(before or wanted)
     try:

@@ -51,13 +51,13 @@ class ShardedGroup(Group):
 
     def clip(self, parameters: Iterable[Tensor], longest: float) -> Tensor:
         gradients = [p.grad for p in parameters if p.grad is not None]
-        own = [g.to_local() for g in gradients if isinstance(g, DTensor)]
-        whole = [g for g in gradients if not isinstance(g, DTensor)]
-        squares = torch.stack([_square(own, whole[0]), _square(whole, whole[0])])
+        sharded = [g.to_local() for g in gradients if isinstance(g, DTensor)]
+        replicated = [g for g in gradients if not isinstance(g, DTensor)]
+        squares = torch.stack([_square(sharded, replicated[0]), _square(replicated, replicated[0])])
         with self._talking():
             dist.all_reduce(squares[0])
         length = squares.sum().sqrt()
-        torch._foreach_mul_([*own, *whole], (longest / (length + 1e-6)).clamp(max=1.0))
+        torch._foreach_mul_([*sharded, *replicated], (longest / (length + 1e-6)).clamp(max=1.0))
         return length
 
     def send(self, tensors: Sequence[Tensor]) -> None:
