@@ -12,7 +12,8 @@ from taskmix.training.launch import launched
 
 __all__ = ["app", "main"]
 
-for group in ("running", "studies", "models", "journals"):  # in the order of `taskmix --help`
+# In the order of `taskmix --help`.
+for group in ("starting", "running", "studies", "models", "journals"):
     import_module(f"taskmix.cli.{group}")
 
 

@@ -1,6 +1,13 @@
 """A run file, validated. Whatever it can say, Python can say with the same words."""
 
-from taskmix.config.classes import build_decider, decider_class, is_own, options_of, own_class
+from taskmix.config.classes import (
+    build_decider,
+    decider_class,
+    decider_tables,
+    is_own,
+    options_of,
+    own_class,
+)
 from taskmix.config.dialect import read_value, read_yaml, write_value
 from taskmix.config.entries import FilesTask, HubTask, NamedTask, TaskEntry, task_entry
 from taskmix.config.overrides import changed, decided_by, load, parse, with_sets
@@ -29,6 +36,7 @@ __all__ = [
     "changed",
     "decided_by",
     "decider_class",
+    "decider_tables",
     "dump",
     "is_own",
     "load",

@@ -31,9 +31,10 @@ from pydantic import (
 )
 
 from taskmix.errors import UserError, explain, unknown
-from taskmix.families import Decider, Family
+from taskmix.families import FAMILIES, Decider, Family
 from taskmix.policies import Policy, Stratified
 from taskmix.run_info import RunInfo
+from taskmix.tables import Column, Table
 
 if TYPE_CHECKING:
     from taskmix.config.schema import RunConfig
@@ -119,24 +120,29 @@ class _PolicySpec(_DeciderSpec):
     draws: Literal["iid", "stratified"] = "iid"
 
 
+def parameters_of(cls: type[Any]) -> dict[str, inspect.Parameter]:
+    """Return the parameters of a decider's class that a run file can set."""
+    parameters = {
+        **inspect.signature(cls.__init__).parameters,
+        **inspect.signature(cls.for_run).parameters,
+    }
+    return {
+        key: parameter
+        for key, parameter in parameters.items()
+        if key not in NOT_OPTIONS
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    }
+
+
 @cache
 def _options_model(cls: type[Any], policy: bool, own: bool) -> type[BaseModel]:
     """Derive the model of a decider's section from the signatures of its class.
 
     The options of a user's class have any type, and none is required: its `for_run` may fill it in.
     """
-    parameters = {
-        **inspect.signature(cls.__init__).parameters,
-        **inspect.signature(cls.for_run).parameters,
-    }
     hints = {} if own else get_type_hints(cls.__init__) | get_type_hints(cls.for_run)
     fields: dict[str, Any] = {}
-    for key, parameter in parameters.items():
-        if key in NOT_OPTIONS or parameter.kind in (
-            parameter.VAR_POSITIONAL,
-            parameter.VAR_KEYWORD,
-        ):
-            continue
+    for key, parameter in parameters_of(cls).items():
         required = parameter.default is parameter.empty and not own
         fields[key] = (_strict(hints.get(key, Any)), ... if required else None)
     return create_model(cls.__name__, __base__=_PolicySpec if policy else _DeciderSpec, **fields)
@@ -165,6 +171,30 @@ def _our_class(family: Family, name: str) -> type[Decider]:
     if name not in ours:
         raise unknown(family.key, name, ours, family.key)
     return ours[name]
+
+
+def decider_tables() -> list[Table]:
+    """Return one table for each family: names, descriptions and options."""
+    options, description = Column("options", left=True), Column("description", left=True)
+    return [
+        Table(
+            [Column(family.key), description, options],
+            [[cls.name, _summary(cls), _options_text(cls)] for cls in family.members],
+        )
+        for family in FAMILIES.values()
+    ]
+
+
+def _summary(cls: type[Any]) -> str:
+    return " ".join((inspect.getdoc(cls) or "").split("\n\n")[0].split())
+
+
+def _options_text(cls: type[Any]) -> str:
+    """Return the options, with defaults that are numbers or words."""
+    return ", ".join(
+        f"{key}={parameter.default}" if isinstance(parameter.default, int | float | str) else key
+        for key, parameter in parameters_of(cls).items()
+    )
 
 
 def options_of(spec: Mapping[str, Any]) -> dict[str, Any]:

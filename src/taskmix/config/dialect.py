@@ -1,5 +1,6 @@
 """The YAML of run files, read and written."""
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -87,9 +88,16 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return values
 
 
-def write_value(value: Any) -> str:
+def write_value(value: Any, *, on_one_line: bool = False) -> str:
     """Return a value as YAML, which `read_value` reads back unchanged."""
-    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    return yaml.dump(
+        value,
+        Dumper=_Dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        default_flow_style=on_one_line,
+        width=math.inf if on_one_line else None,
+    )
 
 
 def _describe(value: Any) -> str:

@@ -1,0 +1,138 @@
+"""A folder of tables becomes a run file that runs; commands that list."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taskmix.config import load
+from taskmix.config.guess import run_file
+from taskmix.errors import UserError
+from taskmix.families import FAMILIES
+
+Taskmix = Callable[..., Any]
+ADJECTIVES = ("fine", "awful")
+
+
+def csv(path: Path, header: str, rows: list[str]) -> None:
+    path.write_text("\n".join([header, *rows]) + "\n")
+
+
+def entry(folder: Path) -> dict[str, Any]:
+    """The one task that the run file of a folder has."""
+    path = folder / "guessed.yaml"
+    path.write_text(run_file(folder, folder))
+    [task] = load(path).tasks
+    path.unlink()
+    said: dict[str, Any] = task.model_dump()
+    return {key: value for key, value in said.items() if key not in ("name", "train", "dev")}
+
+
+def test_a_folder_becomes_a_run_file_that_trains(taskmix: Taskmix, tmp_path: Path) -> None:
+    data = tmp_path / "my data"
+    data.mkdir()
+    rows = [f"this was {ADJECTIVES[k % 2]} number {k},{k % 2}" for k in range(40)]
+    csv(data / "reviews-train.csv", "text,label", rows)
+    csv(data / "reviews-dev.csv", "text,label", rows[:8])
+    csv(data / "pairs.tsv", "one\ttwo\tscore", [f"a b {k}\tc d {k}\t{k / 7}" for k in range(40)])
+    said = taskmix("init", data)
+    assert said.code == 0, said.err
+    assert "# reviews-train.csv: label has 2 values" in said.out
+    assert "# pairs.tsv: score has 40 different numbers; no dev file" in said.out
+    assert "share" in said.out  # the plan
+    config = load(data / "taskmix.yaml")
+    assert [task.name for task in config.tasks] == ["pairs", "reviews"]
+    sets = ("budget.steps=2", "budget.batch=4", "model={encoder: small, layers: 1, width: 16}")
+    options = [word for change in sets for word in ("--set", change)]
+    run = taskmix("run", data / "taskmix.yaml", *options, "--out", tmp_path / "run", "-q")
+    assert run.code == 0, run.err
+
+
+def test_a_run_file_is_not_overwritten(taskmix: Taskmix, tmp_path: Path) -> None:
+    csv(tmp_path / "a.csv", "text,label", [f"a b {k},{k % 2}" for k in range(20)])
+    (tmp_path / "taskmix.yaml").write_text("mine")
+    said = taskmix("init", tmp_path)
+    assert said.code == 2
+    assert "taskmix.yaml: expected no such file, found one; give another with --out" in said.err
+    assert (tmp_path / "taskmix.yaml").read_text() == "mine"
+    other = tmp_path / "elsewhere"
+    other.mkdir()
+    assert taskmix("init", tmp_path, "--out", other / "run.yaml").code == 0
+    [task] = load(other / "run.yaml").tasks
+    assert Path(str(task.model_dump()["train"])) == tmp_path / "a.csv"
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        (
+            {"words": ["in", "Rome", "now"], "tags": ["O", "B", "O"]},
+            {"kind": "tag", "text": "words", "label": "tags"},
+        ),
+        (
+            {"question": "Who is it?", "context": "It is Bob.", "answers": [["Bob", 6]]},
+            {"kind": "span", "text": "question", "pair": "context", "label": "answers"},
+        ),
+        (
+            {"premise": "It rained.", "choice1": "Get wet.", "choice2": "Stay dry.", "label": 0},
+            {
+                "kind": "choose",
+                "text": "premise",
+                "choices": ("choice1", "choice2"),
+                "label": "label",
+            },
+        ),
+        (
+            {"prompt": "Say hello", "response": "hello to you"},
+            {"kind": "generate", "prompt": "prompt", "answer": "response"},
+        ),
+        (
+            {"text": "late, but cheap", "topics": "x", "labels": ["price", "delivery"]},
+            {"kind": "multilabel", "text": "text", "label": "labels"},
+        ),
+        ({"body": "a story of its own"}, {"kind": "generate", "text": "body"}),
+    ],
+    ids=["tag", "span", "choose", "prompt", "multilabel", "text"],
+)
+def test_kinds_are_guessed_from_the_columns(
+    record: dict[str, Any], expected: dict[str, Any], tmp_path: Path
+) -> None:
+    others = [
+        record | {key: f"{value} {k}" for key, value in record.items() if _free(key, value)}
+        for k in range(8)
+    ]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, others)))
+    assert entry(tmp_path) == expected | {"held_out": 0.1}
+
+
+def _free(key: str, value: Any) -> bool:
+    return isinstance(value, str) and key != "topics"
+
+
+def test_splits_are_found_in_folders_and_in_names(tmp_path: Path) -> None:
+    for name in ("train", "validation", "test"):
+        (tmp_path / "mood").mkdir(exist_ok=True)
+        csv(tmp_path / "mood" / f"{name}.csv", "text,y", [f"a b {k},{k % 2}" for k in range(20)])
+    text = run_file(tmp_path, tmp_path)
+    assert "name: mood, kind: classify, train: mood/train.csv, dev: mood/validation.csv" in text
+    assert "test: mood/test.csv" in text
+
+
+def test_a_folder_without_tables_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"expected tables \(.csv, .tsv, .* found none"):
+        run_file(tmp_path, tmp_path)
+    with pytest.raises(UserError, match="expected a folder of tables, found none"):
+        run_file(tmp_path / "none", tmp_path)
+    csv(tmp_path / "numbers.csv", "x,z", [f"{k},{k}" for k in range(30)])
+    with pytest.raises(UserError, match="expected a column of texts, found the columns x, z"):
+        run_file(tmp_path, tmp_path)
+
+
+def test_every_decider_is_listed(taskmix: Taskmix) -> None:
+    said = taskmix("policies")
+    assert said.code == 0
+    for family in FAMILIES.values():
+        for cls in family.members:
+            assert cls.name in said.out
