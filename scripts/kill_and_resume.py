@@ -2,11 +2,13 @@
 
     python scripts/kill_and_resume.py --kills 25 --policies all
 
+A subject is a run of one policy, selector or weighting, a run whose tasks change, or a study.
 Kills hit at random times, and inside what would hurt most: between a step and its line in the
 journal, between two tasks of an evaluation, with half a checkpoint on the disk, with half an old
 one removed, with half a line in the journal, with the final model written and not yet in place,
-inside a change of tasks. Lives also end by Ctrl-C, by SIGTERM and with a full disk. Weights,
-journal (apart from times), optimiser and scores have to be the same bit for bit.
+inside a change of tasks, between a trial's report and its pruning, between the end of a run and
+its entry in the study. Lives also end by Ctrl-C, by SIGTERM and with a full disk. Every file but
+the locks and Optuna's database has to be the same bit for bit, apart from times in the journal.
 
 The run left alone has an interpreter of its own, so that nothing depends on the seed of hashes.
 The others are forks of this process, which saves loading torch a hundred times.
@@ -29,6 +31,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import optuna
 import sklearn.datasets  # noqa: F401 (here, so that no fork has to load it)
 import torch
 
@@ -37,10 +40,13 @@ from taskmix.errors import RunInterruptedError, StoppedError
 from taskmix.journal import Journal, read, without_times
 from taskmix.policies import POLICIES
 from taskmix.records import UnitRecord
+from taskmix.search import GPHedgeSampler  # noqa: F401 (as above)
 from taskmix.selection import SELECTORS
+from taskmix.studies.autosem import AutosemSettings, autosem, pipeline
+from taskmix.studies.compare import compare
 from taskmix.training import change, checkpoints, engine, session
 from taskmix.training.change import CHANGE, change_tasks
-from taskmix.training.folder import JOURNAL, RUN, SCORES, config_of
+from taskmix.training.folder import JOURNAL, RUN, config_of
 from taskmix.training.run import resume_run, run
 from taskmix.training.watching import Watcher
 from taskmix.weighting import WEIGHTINGS
@@ -65,40 +71,26 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "aioli": {"every": 9, "repeats": 1, "stretch": 2, "examples": 20},
     "doge": {"every": 2, "examples": 20},
 }
-KINDS = {"policy": POLICIES, "selection": SELECTORS, "weighting": WEIGHTINGS}
-DECIDERS = {cls.name: kind for kind, classes in KINDS.items() for cls in classes}
+FAMILIES = {"policy": POLICIES, "selection": SELECTORS, "weighting": WEIGHTINGS}
+DECIDERS = {cls.name: key for key, classes in FAMILIES.items() for cls in classes}
 CHANGED = "change_of_tasks"
-"""Not a policy: a run of Exp3.S whose tasks change behind its tenth step."""
-DECIDERS[CHANGED] = "policy"
-# By moment, the latest call at which a life ends: short lives, so that there are many.
-MOMENTS = {
-    "clock": 1,
-    "step": 20,
-    "evaluation": 12,
-    "checkpoint": 8,
-    "pruning": 4,
-    "journal": 25,
-    "model": 1,
-    "scores": 1,
-    "Ctrl-C": 20,
-    "SIGTERM": 20,
-    "full disk": 8,
-}
-CHANGE_MOMENTS = {"waiting checkpoint": 2, "decided": 1, "half changed": 1}
+"""A run of Exp3.S whose tasks change after its tenth step."""
+STUDIES = ("compare", "autosem")
+SUBJECTS = (*DECIDERS, CHANGED, *STUDIES)
 
 
 def config_for(name: str, steps: int) -> RunConfig:
-    rounds = DECIDERS[name] == "weighting"  # each of them many optimiser steps
+    family = DECIDERS.get(name, "policy")
+    rounds = family == "weighting"  # each of them many optimiser steps
     target = {"target": "digits/larger", "fraction": 0.2} if rounds else {}
-    decider = "exp3s" if name == CHANGED else name
+    decider = "exp3s" if name not in DECIDERS else name
+    budget = {"rounds": max(2, steps // 10)} if rounds else {"steps": steps}
     return RunConfig.model_validate(
         {
             "name": name,
             "tasks": list(TASKS[:2] if name == CHANGED else TASKS),
-            DECIDERS[name]: {"name": decider, **target, **OPTIONS.get(decider, {})},
-            "budget": {"rounds": max(2, steps // 10), "batch": 8}
-            if rounds
-            else {"steps": steps, "batch": 8},
+            family: {"name": decider, **target, **OPTIONS.get(decider, {})},
+            "budget": {**budget, "batch": 8},
             "optimizer": {"lr": 3e-3, "head_factor": 1},
             "evaluate": {"every": 2 if rounds else 5, "examples": 40},
             "checkpoint": {"every": 1 if rounds else 3},
@@ -106,23 +98,57 @@ def config_for(name: str, steps: int) -> RunConfig:
     )
 
 
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+def work(name: str, steps: int, folder: Path) -> None:
+    """Start a subject, or resume it."""
+    if name == "compare":
+        compare(config_for(name, steps // 4), ["random", "exp3s"], [1, 2], folder)
+    elif name == "autosem":
+        settings = AutosemSettings(
+            rounds=10, batches=2, trials=9, initial=5, prune=True, warm_start=True
+        )
+        config = config_for(name, steps // 4)
+        autosem(config, TASKS[2], None, folder, settings=settings, seeds=[11, 12])
+    elif name == CHANGED:
+        run_with_change(config_for(name, steps), folder)
+    else:
+        run(config_for(name, steps), folder, resume=True)
 
 
-def trap(original: Callable[..., Any], call: int, harm: Callable[..., Any]) -> Callable[..., Any]:
-    """The original, but its call with this number is the last thing that happens."""
-    left = call
+class HaltError(Exception):
+    pass
 
-    def sprung(*args: Any, **kwargs: Any) -> Any:
-        nonlocal left
-        left -= 1
-        if left:
-            return original(*args, **kwargs)
+
+class Halt(Watcher):
+    def advanced(self, record: UnitRecord) -> None:
+        if record.step == 10:
+            raise HaltError
+
+
+def run_with_change(config: RunConfig, folder: Path) -> None:
+    begun = (folder / RUN).exists()
+    changed = begun and (config_of(folder).tasks != config.tasks or (folder / CHANGE).exists())
+    if not changed:
+        try:
+            run(config, folder, resume=True, watchers=[Halt()])
+        except HaltError:
+            change_tasks(folder, add=[TASKS[2]], drop=[TASKS[1]])
+    resume_run(folder)
+
+
+SAVE_FILE, WRITE, STEP = checkpoints.save_file, Journal._write, engine.Engine.update
+REPORT, TELL = optuna.Trial.report, optuna.Study.tell
+PRUNING = SimpleNamespace(rmtree=shutil.rmtree)
+checkpoints.shutil = PRUNING  # type: ignore[assignment]
+
+
+def fatal(harm: Callable[..., Any]) -> Callable[..., Any]:
+    """Do harm, and be killed."""
+
+    def killed(*args: Any, **kwargs: Any) -> None:
         harm(*args, **kwargs)
-        return die()
+        os.kill(os.getpid(), signal.SIGKILL)
 
-    return sprung
+    return killed
 
 
 def half_a_file(tensors: dict[str, torch.Tensor], path: Path) -> None:
@@ -138,7 +164,7 @@ def half_a_folder(path: Path) -> None:
     (path / checkpoints.MODEL).unlink()
 
 
-def nothing(*_: object) -> None:
+def nothing(*_: object, **__: object) -> None:
     pass
 
 
@@ -146,7 +172,7 @@ def no_room(*_: object) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def asked(number: int) -> Callable[..., Any]:
+def step_with(number: int) -> Callable[..., Any]:
     """Do the step, and get a signal that asks to stop."""
 
     def step(*args: Any, **kwargs: Any) -> Any:
@@ -156,70 +182,68 @@ def asked(number: int) -> Callable[..., Any]:
     return step
 
 
-SAVE_FILE, WRITE = checkpoints.save_file, Journal._write
-STEP = engine.Engine.update
+# By moment: the function, what it does instead at one of its calls, and the first and the last
+# such call. The last is early, so that lives are short and many.
+TRAPS: dict[str, tuple[object, str, Callable[..., Any], int, int]] = {
+    "step": (engine.Engine, "update", fatal(STEP), 1, 20),
+    "evaluation": (engine, "evaluate", fatal(nothing), 1, 12),
+    "checkpoint": (checkpoints, "save_file", fatal(half_a_file), 1, 8),
+    "pruning": (PRUNING, "rmtree", fatal(half_a_folder), 1, 4),
+    "journal": (Journal, "_write", fatal(half_a_line), 1, 25),
+    "model": (session.saving, "save", fatal(session.saving.save), 1, 1),
+    "scores": (session, "write_whole", fatal(nothing), 1, 1),
+    "Ctrl-C": (engine.Engine, "update", step_with(signal.SIGINT), 1, 20),
+    "SIGTERM": (engine.Engine, "update", step_with(signal.SIGTERM), 1, 20),
+    "full disk": (checkpoints, "save_file", no_room, 1, 8),
+}
+CHANGE_TRAPS: dict[str, tuple[object, str, Callable[..., Any], int, int]] = {
+    "waiting checkpoint": (change.checkpoints, "save", fatal(nothing), 1, 2),
+    "decided": (change, "complete_change", fatal(nothing), 2, 2),
+    "half changed": (change, "write_whole", fatal(nothing), 2, 2),
+}
+SEARCH_TRAPS: dict[str, tuple[object, str, Callable[..., Any], int, int]] = {
+    "report of a trial": (optuna.Trial, "report", fatal(REPORT), 1, 8),
+    "end of a trial": (optuna.Study, "tell", fatal(nothing), 1, 4),
+    "entry of a trial": (optuna.Study, "tell", fatal(TELL), 1, 4),
+    "result": (pipeline, "write_whole", fatal(nothing), 1, 1),
+}
+CLOCK = "clock"
 
 
-def sprung_once(
-    original: Callable[..., Any], call: int, instead: Callable[..., Any]
-) -> Callable[..., Any]:
-    """The original, but its call with this number is another."""
-    left = call
+def traps_of(name: str) -> dict[str, tuple[object, str, Callable[..., Any], int, int]]:
+    if DECIDERS.get(name) == "weighting":  # its rounds take no steps of their own
+        return {m: trap for m, trap in TRAPS.items() if m not in ("Ctrl-C", "SIGTERM")}
+    return TRAPS | {CHANGED: CHANGE_TRAPS, "autosem": SEARCH_TRAPS}.get(name, {})
+
+
+def set_trap(name: str, moment: str, call: int) -> None:
+    """Make this process end in a call of the moment's function."""
+    owner, attribute, instead, _, _ = traps_of(name)[moment]
+    original, left = getattr(owner, attribute), call
 
     def sprung(*args: Any, **kwargs: Any) -> Any:
         nonlocal left
         left -= 1
         return original(*args, **kwargs) if left else instead(*args, **kwargs)
 
-    return sprung
+    setattr(owner, attribute, sprung)
 
 
-def set_trap(moment: str, call: int) -> None:
-    """Make this process end itself inside a call of what the moment names."""
-    match moment:
-        case "step":
-            engine.Engine.update = trap(STEP, call, STEP)  # type: ignore[method-assign]
-        case "evaluation":
-            engine.evaluate = trap(engine.evaluate, call, nothing)
-        case "checkpoint":
-            checkpoints.save_file = trap(SAVE_FILE, call, half_a_file)
-        case "pruning":
-            removing = trap(shutil.rmtree, call, half_a_folder)
-            checkpoints.shutil = SimpleNamespace(rmtree=removing)  # type: ignore[assignment]
-        case "journal":
-            Journal._write = trap(WRITE, call, half_a_line)  # type: ignore[method-assign]
-        case "model":
-            session.saving.save = trap(session.saving.save, call, session.saving.save)
-        case "scores":
-            session.write_whole = trap(session.write_whole, call, nothing)
-        case "Ctrl-C":
-            engine.Engine.update = sprung_once(STEP, call, asked(signal.SIGINT))  # type: ignore[method-assign]
-        case "SIGTERM":
-            engine.Engine.update = sprung_once(STEP, call, asked(signal.SIGTERM))  # type: ignore[method-assign]
-        case "full disk":
-            checkpoints.save_file = sprung_once(SAVE_FILE, call, no_room)
-        case "waiting checkpoint":
-            change.checkpoints.save = trap(change.checkpoints.save, call, nothing)
-        case "decided":
-            change.complete_change = trap(change.complete_change, call + 1, nothing)
-        case "half changed":
-            change.write_whole = trap(change.write_whole, call + 1, nothing)
-
-
-def live(config: RunConfig, folder: Path, moment: str, call: int, after: float) -> bool:
-    """One life of a run, in a process of its own; whether it ended before the run did."""
+def live(name: str, steps: int, folder: Path, moment: str, call: int, after: float) -> bool:
+    """Work in a process of its own that ends at a moment; return whether it ended early."""
     child = os.fork()
     if child == 0:
         try:
-            set_trap(moment, call)
-            begin_or_go_on(config, folder)
+            if moment in traps_of(name):
+                set_trap(name, moment, call)
+            work(name, steps, folder)
         except (StoppedError, RunInterruptedError):
             os._exit(3)
         except BaseException:
             traceback.print_exc()
             os._exit(1)
         os._exit(0)
-    if moment == "clock":
+    if moment == CLOCK:
         time.sleep(after)
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
@@ -228,105 +252,64 @@ def live(config: RunConfig, folder: Path, moment: str, call: int, after: float) 
     return os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 3
 
 
-class HaltError(Exception):
-    """Ends a run behind its tenth step."""
-
-
-class Halt(Watcher):
-    """A watcher that stops a run behind its tenth step."""
-
-    def advanced(self, record: UnitRecord) -> None:
-        """Stop behind the tenth step."""
-        if record.step == 10:
-            raise HaltError
-
-
-def begin_or_go_on(config: RunConfig, folder: Path) -> None:
-    if config.name != CHANGED:
-        run(config, folder, resume=True)
-        return
-    there = (folder / RUN).exists()
-    changed = there and (config_of(folder).tasks != config.tasks or (folder / CHANGE).exists())
-    if not changed:
-        try:
-            run(config, folder, resume=True, watchers=[Halt()])
-        except HaltError:
-            change_tasks(folder, add=[TASKS[2]], drop=[TASKS[1]])
-    resume_run(folder)
-
-
 def lives(name: str, rng: random.Random, seconds: float) -> Iterator[tuple[str, int, float]]:
-    """Moments to die at, without end: every kind equally often, at random calls and times."""
-    moments = MOMENTS | (CHANGE_MOMENTS if name == CHANGED else {})
-    if DECIDERS[name] == "weighting":  # its rounds take no steps of their own
-        moments = {m: call for m, call in moments.items() if m not in ("Ctrl-C", "SIGTERM")}
+    """Yield moments without end: every kind equally often, at random calls and times."""
+    traps = traps_of(name)
     while True:
-        for moment in rng.sample(list(moments), len(moments)):
-            yield moment, rng.randint(1, moments[moment]), rng.uniform(0, seconds)
+        for moment in rng.sample([CLOCK, *traps], len(traps) + 1):
+            *_, first, last = traps.get(moment, (1, 1))
+            yield moment, rng.randint(first, last), rng.uniform(0, seconds)
 
 
-def everything(folder: Path) -> dict[str, Any]:
-    """What has to be the same: all files but the report, the journal without its times."""
-    seen: dict[str, Any] = {
-        str(path.relative_to(folder)): path.read_bytes()
+def contents(folder: Path) -> dict[str, Any]:
+    """Return by path what has to be the same."""
+    return {
+        str(path.relative_to(folder)): _content(path)
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name not in (JOURNAL, ".lock", checkpoints.STATE)
+        if path.is_file()
+        and path.name not in (checkpoints.STATE, "study.db")
+        and path.suffix != ".lock"
+        and path.name != ".lock"
     }
-    seen[JOURNAL] = [without_times(record) for record in read(folder / JOURNAL)]
-    return seen
 
 
-def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    return [name for name in one | other if one.get(name) != other.get(name)]
+def _content(path: Path) -> Any:
+    if path.name == JOURNAL:
+        return [without_times(record) for record in read(path)]
+    return path.read_bytes()
 
 
-def torment(config: RunConfig, alone: Path, seconds: float, kills: int, seed: int) -> Counter[str]:
-    """Kill so many times; a run that got through is compared, and another one begun."""
-    expected = everything(alone)
-    rng = random.Random(f"{seed} {config.name}")
+def kill_and_compare(name: str, steps: int, alone: Path, kills: int, seed: int) -> Counter[str]:
+    """Kill so many times; work that got through is compared, and begun anew."""
+    expected = contents(alone)
+    times = [path.stat().st_mtime for path in alone.rglob("*")]
+    moments = lives(name, random.Random(f"{seed} {name}"), (max(times) - min(times)) / 4)
     counts: Counter[str] = Counter()
-    moments = lives(config.name, rng, seconds)
     moment, call, after = next(moments)
     number = 0
     while counts.total() < kills:
         number, before = number + 1, counts.total()
-        folder = alone.with_name(f"{config.name}-{number}")
-        while counts.total() < kills and live(config, folder, moment, call, after):
+        folder = alone.with_name(f"{name}-{number}")
+        while counts.total() < kills and live(name, steps, folder, moment, call, after):
             counts[moment] += 1
             moment, call, after = next(moments)
-        if counts.total() == before and call == 1 and moment != "clock":
-            raise SystemExit(f"{config.name}: the moment {moment!r} never comes")
-        call = max(1, call // 2)  # the run was over before the moment came
-        live(config, folder, "none", 0, 0.0)
-        if different := differences(everything(folder), expected):
-            raise SystemExit(f"{config.name}: {', '.join(different)} differ after {counts}")
+        if moment != CLOCK:  # the work was over before the moment came
+            first = traps_of(name)[moment][3]
+            if counts.total() == before and call == first:
+                raise SystemExit(f"{name}: the moment {moment!r} never comes")
+            call = max(first, call // 2)
+        live(name, steps, folder, "none", 0, 0.0)
+        found = contents(folder)
+        if different := [p for p in expected | found if expected.get(p) != found.get(p)]:
+            raise SystemExit(f"{name}: {', '.join(different)} differ after {counts}")
         shutil.rmtree(folder)
     return counts
 
 
-def leave_alone(names: list[str], steps: int, out: Path) -> None:
-    """The runs that nobody kills, in a fresh interpreter."""
-    command = [sys.executable, __file__, "--alone", "--policies", ",".join(names)]
-    command += ["--steps", str(steps), "--out", str(out)]
-    subprocess.run(command, check=True)
-
-
-def names_of(text: str) -> list[str]:
-    names = list(DECIDERS) if text == "all" else text.split(",")
-    for name in names:
-        if name not in DECIDERS:
-            raise SystemExit(f"--policies: expected some of {', '.join(DECIDERS)}, found {name}")
-    return names
-
-
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
-    parser.add_argument("--kills", type=int, default=25, help="of each policy")
-    parser.add_argument(
-        "--policies",
-        default="all",
-        help="or selectors or weightings: names with commas between, or all",
-    )
+    parser.add_argument("--kills", type=int, default=25, help="of each subject")
+    parser.add_argument("--policies", default="all", help=f"all, or some of: {', '.join(SUBJECTS)}")
     parser.add_argument("--steps", type=int, default=120, help="budget of a run")
     parser.add_argument("--seed", type=int, default=1, help="of the moments")
     parser.add_argument("--out", type=Path, help="where the runs go; a temporary folder if none")
@@ -335,22 +318,21 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    given = arguments()
+    options = arguments()
     torch.set_num_threads(1)
-    names = names_of(given.policies)
-    if given.alone:
-        for name in names:
-            begin_or_go_on(config_for(name, given.steps), given.out / name)
-        return
+    names = list(SUBJECTS) if options.policies == "all" else options.policies.split(",")
+    if unknown := set(names) - set(SUBJECTS):
+        raise SystemExit(f"--policies: expected some of {', '.join(SUBJECTS)}, found {unknown}")
     with tempfile.TemporaryDirectory() as temporary:
-        out = given.out or Path(temporary)
-        leave_alone(names, given.steps, out)
+        out = options.out or Path(temporary)
         for name in names:
-            alone = out / name
-            began, ended = (alone / JOURNAL).stat().st_ctime, (alone / SCORES).stat().st_mtime
-            seconds = (ended - began) / 4
-            config = config_for(name, given.steps)
-            counts = torment(config, alone, seconds, given.kills, given.seed)
+            if options.alone:
+                work(name, options.steps, out / name)
+                continue
+            command = [sys.executable, __file__, "--alone", "--policies", name]
+            command += ["--steps", str(options.steps), "--out", str(out)]
+            subprocess.run(command, check=True)
+            counts = kill_and_compare(name, options.steps, out / name, options.kills, options.seed)
             moments = ", ".join(f"{count} {moment}" for moment, count in sorted(counts.items()))
             print(f"{name}: the same after {counts.total()} kills ({moments})", flush=True)
 

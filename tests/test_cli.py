@@ -250,19 +250,18 @@ def test_a_plan_says_what_its_budget_counts(taskmix: Taskmix, project: Path) -> 
 @pytest.mark.parametrize(
     ("words", "sentences"),
     [
-        (("--policies", "random,randm"), ["--policies", "unknown policy 'randm'", "'random'"]),
-        (("--policies", "{eta: 1}"), ["--policies", "expected a name"]),
-        (("--policies", "3"), ["--policies"]),
+        (("--policies", "random,randm"), ["compare: ", "unknown policy 'randm'", "'random'"]),
+        (("--policies", "{eta: 1}"), ["compare: ", "expected a name"]),
+        (("--policies", "3"), ["compare: "]),
         (("--policies", ""), ["--policies", "expected at least one value"]),
         (("--policies", "[random"), ["--policies", "expected YAML"]),
         (("--policies", "random,{name: task_size, as: random}"), ["found random twice"]),
-        (("--policies", "{name: random, as: a b}"), ["--policies", "as: expected a name"]),
+        (("--policies", "{name: random, as: a b}"), ["compare: ", "as: expected a name"]),
         (("--policies", "random", "--baseline", "rnd"), ["baseline", "did you mean 'random'"]),
         (("--policies", "random,random"), ["--policies", "different values", "random twice"]),
         (("--policies", "random", "--seeds", "1,x"), ["--seeds", "found 'x'"]),
         (("--policies", "random", "--seeds", "-1"), ["--seeds", "found -1"]),
         (("--policies", "random", "--seeds", "2,2"), ["--seeds", "2 twice"]),
-        (("--policies", "random", "--storage", "x"), ["workers share the folder of --out"]),
     ],
     ids=str,
 )

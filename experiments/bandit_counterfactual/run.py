@@ -134,9 +134,9 @@ def counterfactual_bandit(
         environment = Environment.random(arms, steps, stream(seed, "environment", e))
         for s in range(seeds):
             bandit = BanditRuns(environment, steps, seed, e, s)
-            first = bandit.play("random", Random(environment.tasks))
+            first = bandit.rollout("random", Random(environment.tasks))
             finals["random"][e, s] = first.final
-            finals["oracle"][e, s] = bandit.play("oracle", environment.oracle_policy()).final
+            finals["oracle"][e, s] = bandit.rollout("oracle", environment.oracle_policy()).final
             for name, way in ways.items():
                 finals[name][e, s] = bandit.improved(way, first, iterations, reward).final
     medians = {name: np.median(scores, axis=1) for name, scores in finals.items()}

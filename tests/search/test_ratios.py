@@ -1,6 +1,5 @@
 import math
 
-import optuna
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,36 +59,6 @@ def test_the_largest_grid_is_every_ratio() -> None:
     assert {(r["a"], r["b"]) for r in space.grid(len(every))} == every
     with pytest.raises(UserError, match=rf"^grid: expected at most {len(every)} ratios"):
         space.grid(len(every) + 1)
-
-
-def test_initial_ratios_differ_and_depend_on_the_seed_alone() -> None:
-    drawn = SPACE.initial(10, seed=1)
-    assert len({tuple(ratio.values()) for ratio in drawn}) == 10
-    assert SPACE.initial(10, seed=1) == drawn
-    assert SPACE.initial(10, seed=2) != drawn
-    assert SPACE.initial(4, seed=1) == drawn[:4]
-
-
-def test_more_initial_ratios_than_there_are_is_one_sentence() -> None:
-    space = RatioSpace("a", ("b",), primary_range=(1, 2), auxiliary_range=(0, 1))
-    assert len(space.initial(3, seed=1)) == 3
-    with pytest.raises(UserError, match=r"^initial: expected at most 3 ratios"):
-        space.initial(4, seed=1)
-
-
-def test_a_study_knows_an_equal_ratio_that_was_trained() -> None:
-    study = optuna.create_study()
-    for ratio, value in (((2, 4, 0), 0.7), ((9, 1, 4), 0.8)):
-        params = dict(zip(SPACE.tasks, ratio, strict=True))
-        distributions = SPACE.distributions()
-        study.add_trial(
-            optuna.create_trial(params=params, distributions=distributions, value=value)
-        )
-    study.add_trial(optuna.create_trial(state=optuna.trial.TrialState.FAIL))
-    found = SPACE.finished(study, {"rte": 1, "qqp": 2, "mnli": 0})
-    assert found is not None
-    assert found.value == 0.7
-    assert SPACE.finished(study, {"rte": 1, "qqp": 1, "mnli": 0}) is None
 
 
 @pytest.mark.parametrize(

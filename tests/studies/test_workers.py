@@ -13,7 +13,7 @@ pytest.importorskip("optuna")
 import optuna
 
 from taskmix.errors import UserError
-from taskmix.studies.shared_study import PlannedTrial, SharedStudy
+from taskmix.studies.shared_study import SharedStudy
 from taskmix.studies.storage import Storage, open_storage
 from taskmix.studies.workers import helpers
 
@@ -37,7 +37,7 @@ def _closed() -> Iterator[None]:
         STORAGES.pop().__exit__()
 
 
-TRIALS = [PlannedTrial(f"{number}", {"x": number}) for number in range(6)]
+TRIALS = {f"{number}": {"x": number} for number in range(6)}
 
 
 def suggested(trial: optuna.Trial) -> float:
@@ -46,7 +46,7 @@ def suggested(trial: optuna.Trial) -> float:
 
 def test_every_trial_is_run_once_and_added_once(tmp_path: Path) -> None:
     study, values = shared(tmp_path), []
-    study.add_trials(TRIALS[:3])
+    study.add_trials({key: TRIALS[key] for key in "012"})
     study.add_trials(TRIALS)
     study.run_trials(lambda trial: values.append(suggested(trial)) or trial.number)
     study.run_trials(lambda trial: values.append(suggested(trial)) or trial.number)
@@ -89,7 +89,7 @@ def test_an_error_leaves_the_trial_to_the_next_worker_with_the_same_parameters(
 ) -> None:
     sampler = optuna.samplers.RandomSampler(seed=1)
     study = shared(tmp_path, sampler=sampler)
-    study.add_trials([PlannedTrial("a"), PlannedTrial("b")])
+    study.add_trials({"a": {}, "b": {}})
     seen = []
 
     def fail(trial: optuna.Trial) -> float:
@@ -106,7 +106,7 @@ def test_an_error_leaves_the_trial_to_the_next_worker_with_the_same_parameters(
 
 def test_a_pruned_trial_is_finished_and_its_last_report_is_kept(tmp_path: Path) -> None:
     study = shared(tmp_path)
-    study.add_trials([PlannedTrial("a")])
+    study.add_trials({"a": {}})
 
     def objective(trial: optuna.Trial) -> float:
         trial.report(0.25, 3)

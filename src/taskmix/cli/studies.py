@@ -23,7 +23,6 @@ from taskmix.cli.base import (
 )
 from taskmix.cli.running import print_result
 from taskmix.cli.terminal import busy, out, print_report, print_tables, showing
-from taskmix.errors import UserError
 
 if TYPE_CHECKING:
     from taskmix.config import RunConfig
@@ -78,7 +77,6 @@ def compare(
         typer.Option(help="The policy that the others are compared with; default: the first."),
     ] = None,
     to: StudyFolder = None,
-    storage: Annotated[str | None, typer.Option(hidden=True)] = None,
     workers: WorkersOption = 1,
     sets: Sets = None,
     data: DataOption = None,
@@ -91,20 +89,11 @@ def compare(
     """
     from taskmix import config as configs
     from taskmix.config.overrides import policy_from
-    from taskmix.studies.compare import check_contestants
 
-    if storage is not None:
-        raise UserError(
-            "compare --storage: expected no storage, because workers share the folder of --out, "
-            "found one; give all workers the same --out instead"
-        )
     config = configs.load(file, sets or (), data)
     if equal is not None:
         config = configs.with_sets(config, [f"budget.count={equal}"])
     deciders = [policy_from(entry, file.parent) for entry in values_of(policies, "--policies")]
-    for decider in deciders:
-        configs.decided_by(config, decider, file.parent, "--policies")
-    check_contestants(config, deciders, baseline)
     folder = to or Path("studies") / config.name
     _compare(config, deciders, seeds_of(config, seeds), folder, quiet, baseline, workers)
 

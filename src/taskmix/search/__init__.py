@@ -12,12 +12,16 @@ if TYPE_CHECKING:
 __all__ = ["GPHedgeSampler", "RatioSpace", "reduced"]
 
 
+def check_installed() -> None:
+    if any(find_spec(library) is None for library in ("optuna", "botorch")):
+        raise UserError("a search needs optuna and botorch; pip install 'taskmix[search]'")
+
+
 def __getattr__(name: str) -> Any:
     """Import the sampler, and with it Optuna, when it is first used."""
     if name != "GPHedgeSampler":
         raise AttributeError(f"module 'taskmix.search' has no attribute {name!r}")
-    if any(find_spec(library) is None for library in ("optuna", "botorch")):
-        raise UserError("GPHedgeSampler needs optuna and botorch; pip install 'taskmix[search]'.")
+    check_installed()
     from taskmix.search.sampler import GPHedgeSampler
 
     return GPHedgeSampler

@@ -9,19 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from taskmix.errors import UserError
-from taskmix.rng import stream
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
-    from optuna.study import Study
-    from optuna.trial import FrozenTrial, Trial
+    from optuna.trial import Trial
 
     from taskmix.search.sampler import GPHedgeSampler
 
 Ratio = dict[str, int]
-
-#: The maximum number of random draws for each ratio.
-_MAX_DRAWS = 1000
 
 
 def reduced(ratio: Mapping[str, int]) -> Ratio:
@@ -138,15 +133,6 @@ class RatioSpace:
         total = sum(ratio[task] for task in self.tasks)
         return [ratio[task] / total for task in self.auxiliaries]
 
-    def finished(self, study: "Study", ratio: Mapping[str, int]) -> "FrozenTrial | None":
-        """Return the first finished trial of a study with an equivalent ratio."""
-        wanted = self.canonical(ratio)
-        for trial in study.get_trials(deepcopy=False):
-            tried = trial.state.name == "COMPLETE" and trial.params.keys() >= set(self.tasks)
-            if tried and self.canonical(trial.params) == wanted:
-                return trial
-        return None
-
     def grid(self, count: int) -> list[Ratio]:
         """Return `count` ratios, no two equivalent, from the coarsest regular grid with so many."""
         levels = 1
@@ -162,22 +148,6 @@ class RatioSpace:
             )
         kept = np.linspace(0, len(ratios) - 1, count).round().astype(int)
         return [ratios[k] for k in kept]
-
-    def initial(self, count: int, seed: int) -> list[Ratio]:
-        """Return `count` random ratios, no two equivalent, drawn uniformly over the ranges."""
-        rng = stream(seed, "ratios")
-        lows, highs = np.array(list(self.ranges.values())).T
-        ratios: dict[tuple[int, ...], Ratio] = {}
-        for _ in range(_MAX_DRAWS * count):
-            point = rng.integers(lows, highs, endpoint=True).tolist()
-            ratio = self.canonical(dict(zip(self.tasks, point, strict=True)))
-            ratios.setdefault(tuple(ratio.values()), ratio)
-            if len(ratios) == count:
-                return list(ratios.values())
-        raise UserError(
-            f"initial: expected at most {len(ratios)} ratios, as many as were found within"
-            f" {self.ranges}, found {count}."
-        )
 
     def _regular(self, levels: int) -> list[Ratio]:
         """Return the different ratios of a grid with this many levels for each task."""

@@ -42,7 +42,7 @@ def counterfactual_curves(
         environment = Environment.random(arms, steps, stream(seed, "environment", e))
         for s in range(seeds):
             bandit = BanditRuns(environment, steps, seed, e, s, noise)
-            first = bandit.play("random", Random(environment.tasks))
+            first = bandit.rollout("random", Random(environment.tasks))
             curves[e, s] = bandit.improved(improve, first, iterations).curve
     return curves
 
@@ -58,14 +58,14 @@ class BanditRuns:
     run: int
     noise: float = 0.0
 
-    def play(self, name: str, policy: Policy) -> Rollout:
+    def rollout(self, name: str, policy: Policy) -> Rollout:
         """Return the run of a policy, drawn with the random numbers of that name."""
         rng = stream(self.seed, "draws", self.number, self.run, name)
         return simulate(policy, self.environment, self.steps, rng, noise=self.noise)
 
     def improved(
         self,
-        way: Improvement,
+        improvement: Improvement,
         first: Rollout,
         iterations: int,
         reward: RolloutReward = room_left_in,
@@ -73,8 +73,8 @@ class BanditRuns:
         """Return the run of the last of several policies, each learned from all runs before it."""
         rollouts = [first]
         for iteration in range(iterations):
-            policy = way([_log(rollout, reward) for rollout in rollouts])
-            rollouts.append(self.play(f"iteration {iteration}", policy))
+            policy = improvement([_log(rollout, reward) for rollout in rollouts])
+            rollouts.append(self.rollout(f"iteration {iteration}", policy))
         return rollouts[-1]
 
 

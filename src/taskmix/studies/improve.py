@@ -30,7 +30,7 @@ from taskmix.policies import Policy
 from taskmix.run_info import RunInfo
 from taskmix.studies.workers import Runner, check_same_settings
 from taskmix.tables import Column, Row, Table
-from taskmix.training.folder import JOURNAL, SCORES
+from taskmix.training.folder import JOURNAL
 
 if TYPE_CHECKING:
     from taskmix.training.watching import Watcher
@@ -122,11 +122,8 @@ def read_policy(path: Path, run: Path) -> tuple[dict[str, Any], Policy]:
     return spec, _built(spec, run, str(path))
 
 
-def write_policy(
-    path: Path, shares: Sequence[Mapping[str, float]], force: bool = False
-) -> dict[str, Any]:
+def write_policy(path: Path, shares: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     """Write a policy file with the probabilities of each phase, and return its content."""
-    check_overwrite(path, force)
     spec: dict[str, Any] = (
         {"name": "fixed", "probabilities": dict(shares[0])}
         if len(shares) == 1
@@ -138,9 +135,9 @@ def write_policy(
     return spec
 
 
-def check_overwrite(path: Path, force: bool = False) -> None:
+def check_overwrite(path: Path) -> None:
     """Raise if the file is no policy file of ours, or was changed since it was written."""
-    if force or not path.exists():
+    if not path.exists():
         return
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     first, _, rest = text.partition("\n")
@@ -173,14 +170,15 @@ def improve_runs(
     runs: Sequence[Path], to: Path, settings: ImproveSettings | None = None, force: bool = False
 ) -> PolicyEstimate:
     """Learn a policy from run folders or journals, oldest first, and write a policy file."""
-    check_overwrite(to, force)
+    if not force:
+        check_overwrite(to)
     settings = settings or ImproveSettings()
     logs = logs_of(runs, settings.reward)
     how = (settings.solver, settings.pool, settings.phases)
     weight = settings.entropy_weight
     shares = improved_shares(logs, weight, *how)
     result = estimate_improved(logs, weight, *how)
-    spec = write_policy(to, shares, force)
+    spec = write_policy(to, shares)
     now = mean_shares(logs, _built(spec, runs[0], str(to)), settings.pool)
     used = entropy_weight(logs, *how) if weight == "auto" else weight
     return _estimated(spec, now, logs, result, used)
@@ -203,19 +201,15 @@ def improve_loop(
     settings, runner = settings or ImproveSettings(), Runner(watch=watch)
     _check_settings(out / SETTINGS, settings)
     folders = [out / f"run-{i}" for i in range(iterations + 1)]
-    _run(runner, config, folders[0])
+    runner.run(config, folders[0], folders[0].name)
     stages = [Stage(folders[0], None)]
     for i in range(1, iterations + 1):
         learned = improve_runs(folders[:i], out / f"policy-{i}.yaml", settings, force)
         reseeded = config.model_copy(update={"seed": config.seed + i})
-        _run(runner, decided_by(reseeded, learned.policy, out, f"policy-{i}.yaml"), folders[i])
+        followed = decided_by(reseeded, learned.policy, out, f"policy-{i}.yaml")
+        runner.run(followed, folders[i], folders[i].name)
         stages.append(Stage(folders[i], learned))
     return stages
-
-
-def _run(runner: Runner, config: RunConfig, folder: Path) -> None:
-    if not (folder / SCORES).exists():
-        runner.run(config, folder, folder.name)
 
 
 def _check_settings(path: Path, settings: ImproveSettings) -> None:

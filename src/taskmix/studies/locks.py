@@ -64,17 +64,13 @@ class FileLocks(Locks):
         self._folder = folder
 
     def take(self, name: str) -> Held | None:
-        lock = self._lock(name)
         try:
-            lock.acquire(timeout=0)
+            return self._lock(name).acquire(timeout=0)
         except Timeout:
             return None
-        return _released(lock)
 
     def wait(self, name: str) -> Held:
-        lock = self._lock(name)
-        lock.acquire()
-        return _released(lock)
+        return self._lock(name).acquire()
 
     def _lock(self, name: str) -> FileLock:
         try:
@@ -84,14 +80,6 @@ class FileLocks(Locks):
                 f"{self._folder.parent}: expected a folder to write to, {error.strerror}"
             ) from None
         return FileLock(self._folder / f"{_hash(name).hex()}.lock")
-
-
-@contextmanager
-def _released(lock: FileLock) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 class PostgresLocks(Locks):

@@ -3,10 +3,10 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from taskmix.errors import RunInterruptedError
+from taskmix.studies.locks import Held
 from taskmix.studies.storage import Storage
 from taskmix.studies.workers import check_same_settings
 
@@ -23,14 +23,6 @@ _SETTINGS = "purpose"
 
 TrialObjective = Callable[["Trial"], float]
 """Runs a trial and returns its value; higher is better."""
-
-
-@dataclass(frozen=True)
-class PlannedTrial:
-    """A trial of a shared study; the sampler chooses the parameters that are not given."""
-
-    key: str
-    params: Mapping[str, Any] = field(default_factory=dict)
 
 
 class SharedStudy:
@@ -73,13 +65,16 @@ class SharedStudy:
         remedy = "give this study another name or another storage"
         check_same_settings(f"study {self.name}", known, settings, remedy)
 
-    def add_trials(self, planned: Sequence[PlannedTrial]) -> None:
-        """Add the trials that the study does not have yet."""
+    def add_trials(self, planned: Mapping[str, Mapping[str, Any]]) -> None:
+        """Add the trials that the study does not have yet, from parameters by key.
+
+        The sampler chooses the parameters that are not given.
+        """
         with self.locked():
             existing = {trial.user_attrs[KEY] for trial in self._study.get_trials(deepcopy=False)}
-            for trial in planned:
-                if trial.key not in existing:
-                    self._study.enqueue_trial(dict(trial.params), user_attrs={KEY: trial.key})
+            for key, params in planned.items():
+                if key not in existing:
+                    self._study.enqueue_trial(dict(params), user_attrs={KEY: key})
 
     def run_trials(self, objective: TrialObjective, keys: Sequence[str] | None = None) -> None:
         """Run trials until all of them are finished, here or by other workers.
@@ -95,11 +90,9 @@ class SharedStudy:
                     if not self._frozen(number).state.is_finished():
                         self._run_trial(number, objective)
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> Held:
         """Hold the study's lock: no two workers add trials or sample parameters at once."""
-        with self._locks.wait(self.name):
-            yield
+        return self._locks.wait(self.name)
 
     def finished_trials(self) -> "dict[str, FrozenTrial]":
         """Return the finished trials by their keys, in order."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from taskmix.errors import UserError
+from taskmix.search import check_installed
 from taskmix.studies.locks import FileLocks, Locks, PostgresLocks
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def default_url(folder: Path) -> str:
 
 def open_storage(url: str) -> Storage:
     """Open the storage of a URL, `sqlite:///PATH` or `postgresql://USER@HOST/DATABASE`."""
-    _check_installed()
+    check_installed()
     parsed = _parsed(url)
     shown = parsed.render_as_string(hide_password=True)
     with _one_sentence(shown):
@@ -118,10 +119,3 @@ def _one_sentence(shown: str) -> Iterator[None]:
 
 def _first_line(error: object) -> str:
     return " ".join(str(error).split("\n")[0].split())
-
-
-def _check_installed() -> None:
-    from importlib.util import find_spec
-
-    if any(find_spec(library) is None for library in ("optuna", "botorch")):
-        raise UserError("storage: a search needs optuna; pip install 'taskmix[search]'")

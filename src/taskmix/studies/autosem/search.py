@@ -13,7 +13,7 @@ from taskmix.policies import Utility
 from taskmix.search import RatioSpace
 from taskmix.search.ratios import Ratio
 from taskmix.studies.autosem.settings import Plan, StageCost
-from taskmix.studies.shared_study import PlannedTrial, SharedStudy
+from taskmix.studies.shared_study import SharedStudy
 from taskmix.studies.storage import Storage
 from taskmix.training.folder import CHECKPOINTS, Scores
 from taskmix.training.objective import objective_value
@@ -125,14 +125,13 @@ def _zeros_allowed(space: RatioSpace, ratio: Mapping[str, int]) -> bool:
     return all(ratio[task] > 0 or low == 0 for task, (low, _) in space.ranges.items())
 
 
-def _planned_trials(plan: Plan, space: RatioSpace, fixed: Sequence[Ratio]) -> list[PlannedTrial]:
-    """Return the trials of the study: those of the fixed ratios, then the sampler's."""
+def _planned_trials(plan: Plan, space: RatioSpace, fixed: Sequence[Ratio]) -> dict[str, Ratio]:
+    """Return the trials of the study by key: those of the fixed ratios, then the sampler's."""
     settings = plan.settings
     saved = max(0, settings.initial - len(fixed)) if settings.warm_start else 0
     count = max(len(fixed), _count_ratios(space, settings.trials - saved))
-    sampled = [PlannedTrial(f"trial-{number}") for number in range(len(fixed), count)]
-    known = [PlannedTrial(f"trial-{number}", ratio) for number, ratio in enumerate(fixed)]
-    return [*known, *sampled]
+    ratios = [*fixed, *({} for _ in range(len(fixed), count))]
+    return {f"trial-{number}": ratio for number, ratio in enumerate(ratios)}
 
 
 def _count_ratios(space: RatioSpace, limit: int) -> int:

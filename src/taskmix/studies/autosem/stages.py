@@ -12,7 +12,7 @@ from taskmix.policies import Outcome, Thompson, Utility
 from taskmix.policies.thompson import helpful
 from taskmix.studies.autosem.search import Search, trial_folder
 from taskmix.studies.autosem.settings import Plan, StageCost
-from taskmix.studies.shared_study import KEY, PlannedTrial, SharedStudy
+from taskmix.studies.shared_study import KEY, SharedStudy
 from taskmix.studies.storage import Storage
 from taskmix.training.folder import JOURNAL, SCORES
 
@@ -61,7 +61,7 @@ def select(plan: Plan, storage: Storage) -> SelectedTasks:
         return SelectedTasks(plan.candidates)
     study = SharedStudy(storage, plan.study_name("selection"))
     study.check_settings(plan.study_settings())
-    study.add_trials([PlannedTrial("run")])
+    study.add_trials({"run": {}})
     study.run_trials(partial(_run_selection, plan))
     trial = study.finished_trials()["run"]
     utilities = [Utility(**values) for values in trial.user_attrs[_UTILITIES]]
@@ -108,7 +108,7 @@ def train_finals(plan: Plan, search: Search, storage: Storage) -> list[FinalRun]
     study = SharedStudy(storage, plan.study_name("final"))
     study.check_settings(plan.study_settings() | {"ratio": dict(search.best.ratio)})
     seeds = {f"seed-{seed}": seed for seed in plan.seeds}
-    study.add_trials([PlannedTrial(key) for key in seeds])
+    study.add_trials({key: {} for key in seeds})
     study.run_trials(partial(_run_final, plan, search, seeds), list(seeds))
     trials = study.finished_trials()
     return [
