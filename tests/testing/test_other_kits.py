@@ -1,5 +1,6 @@
 """The kits for selectors, weightings, kinds and sources catch what they are there for."""
 
+import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +18,6 @@ from taskmix.testing import (
     WeightingConformance,
 )
 from taskmix.weighting import AlphaVIL, Joint
-from taskmix.weighting.base import Keep, Mix, Separate, Together
 
 RESTORED_SELECTOR = "test_a_restored_copy_goes_on_as_the_selector_that_was_never_stopped"
 RESTORED_WEIGHTING = "test_a_restored_copy_goes_on_as_the_weighting_that_was_never_stopped"
@@ -101,9 +101,9 @@ class ChangesItsMindMidway(Joint):
 
     rounds = 0
 
-    def round(self):
+    def round(self, worker):
         self.rounds += 1
-        return (yield from super().round())
+        return super().round(worker)
 
     def _state(self):
         return {"rounds": self.rounds}
@@ -113,39 +113,32 @@ class ChangesItsMindMidway(Joint):
 
 
 class KeepsBeforeItTrains(Joint):
-    def round(self):
-        yield Keep()
-        return (yield from super().round())
+    def round(self, worker):
+        worker.keep()
+        return super().round(worker)
 
 
 class MixesBeforeItSeparates(Joint):
-    def round(self):
-        yield Mix((0.5,) * len(self.tasks))
-        return (yield from super().round())
+    def round(self, worker):
+        worker.mix((0.5,) * len(self.tasks))
+        return super().round(worker)
 
 
 class WeighsTooFew(Joint):
-    def round(self):
-        yield Together((1.0,) * (len(self.tasks) - 1))
-        return (yield from super().round())
+    def round(self, worker):
+        worker.together((1.0,) * (len(self.tasks) - 1))
+        return super().round(worker)
 
 
 class ScalesByNoNumber(Joint):
-    def round(self):
-        yield Separate((float("nan"),) * len(self.tasks))
-        return (yield from super().round())
+    def round(self, worker):
+        worker.separate((float("nan"),) * len(self.tasks))
+        return super().round(worker)
 
 
 class KeepsNothing(Joint):
-    def round(self):
-        trained = yield Together((1.0,) * len(self.tasks))
-        conversation = super().round()
-        conversation.send(None)
-        conversation.send(trained)
-        try:
-            conversation.send(None)
-        except StopIteration as end:
-            return end.value
+    def round(self, worker):
+        return super().round(copy.deepcopy(worker))
 
 
 class LendsItsWeights(Joint):
@@ -158,8 +151,8 @@ class LendsItsWeights(Joint):
 
 
 class ReportsOtherWeights(Joint):
-    def round(self):
-        report = yield from super().round()
+    def round(self, worker):
+        report = super().round(worker)
         return replace(report, weights=dict.fromkeys(self.tasks, 0.5))
 
 
@@ -182,7 +175,7 @@ def test_the_weighting_kit_refuses(weighting, test):
         def make(self, tasks, target):
             return weighting(tasks, target)
 
-    with pytest.raises((AssertionError, UserError)):  # `play` itself refuses some
+    with pytest.raises((AssertionError, UserError)):  # of numbers that a run refuses too
         getattr(Kit(), test)()
 
 

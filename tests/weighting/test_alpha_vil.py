@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from taskmix.weighting import AlphaVIL, ClosedForm, Descent, Sweeps, play
+from taskmix.weighting import AlphaVIL, ClosedForm, Descent, Sweeps
 from taskmix.weighting.base import JointResult, Separated, Slope
 from taskmix.weighting.tuners import Lever
 
@@ -27,28 +27,28 @@ class Toy:
     scales: tuple = ()
     asked: list = field(default_factory=list)
 
-    def separate(self, request):
-        self.scales = request.scales
-        self.deltas = self.pull * (self.centres - self.theta) * np.array(request.scales)[:, None]
+    def separate(self, scales, fraction=1.0, *, fresh=True, scored=False):
+        self.scales = scales
+        self.deltas = self.pull * (self.centres - self.theta) * np.array(scales)[:, None]
         return Separated(np.linalg.norm(self.deltas, axis=1), np.ones(3), None, dev=100)
 
     def at(self, coefficients):
         return self.theta + np.array(coefficients) @ self.deltas
 
-    def slope(self, request):
-        self.asked.append(request)
-        gap = self.at(request.coefficients) - self.goal
+    def slope(self, coefficients, batch=None, turn=0):
+        self.asked.append((coefficients, batch, turn))
+        gap = self.at(coefficients) - self.goal
         return Slope(0.5 * gap @ (self.curvature * gap), self.deltas @ (self.curvature * gap))
 
-    def loss(self, request):
-        gap = self.at(request.coefficients) - self.goal
+    def loss(self, coefficients):
+        gap = self.at(coefficients) - self.goal
         return 0.5 * gap @ (self.curvature * gap)
 
-    def mix(self, request):
-        self.theta = self.at(request.coefficients)
+    def mix(self, coefficients):
+        self.theta = self.at(coefficients)
 
-    def together(self, request):
-        joint = np.array(request.weights) @ (self.centres - self.theta)
+    def together(self, weights, fraction=1.0, *, fresh=False):
+        joint = np.array(weights) @ (self.centres - self.theta)
         self.candidate = self.theta + self.pull * joint
         return JointResult(np.ones(3), score=0.5, dev_loss=0.25)
 
@@ -82,7 +82,7 @@ def test_closed_form_is_the_least_squares_solution(weights_on):
     world = toy()
     start = Toy(world.centres, world.goal)
     tuner = ClosedForm(reach=np.inf)
-    report = play(AlphaVIL(TASKS, "target", tuner=tuner, weights_on=weights_on), world)
+    report = AlphaVIL(TASKS, "target", tuner=tuner, weights_on=weights_on).round(world)
     start.deltas = world.deltas
     found = mixture(report.alphas, weights_on)
     np.testing.assert_allclose(found, least_squares(start), rtol=1e-6)
@@ -94,7 +94,7 @@ def closed_form(pull, start):
     world = toy()
     world.pull = pull
     before = Toy(world.centres, world.goal)
-    report = play(AlphaVIL(TASKS, "target", start=start), world)
+    report = AlphaVIL(TASKS, "target", start=start).round(world)
     before.deltas = world.deltas
     return mixture(report.alphas, "delta"), least_squares(before)
 
@@ -114,14 +114,14 @@ def test_tuned_alphas_converge_to_the_least_squares_solution():
     world = toy()
     start = Toy(world.centres, world.goal)
     tuner = Descent(steps=20_000, lr=18.0, momentum=0.9)
-    report = play(AlphaVIL(TASKS, "target", tuner=tuner), world)
+    report = AlphaVIL(TASKS, "target", tuner=tuner).round(world)
     start.deltas = world.deltas
     np.testing.assert_allclose(mixture(report.alphas, "delta"), least_squares(start), atol=1e-6)
 
 
 def test_descent_is_sgd_with_momentum_line_for_line():
     world = toy()
-    play(AlphaVIL.paper(TASKS, "target"), world)
+    AlphaVIL.paper(TASKS, "target").round(world)
     start = toy()
     start.deltas = world.deltas
     alphas, velocity = [1.0, 1.0, 1.0], [0.0, 0.0, 0.0]
@@ -141,11 +141,11 @@ def test_descent_is_sgd_with_momentum_line_for_line():
 
 def test_the_paper_scales_losses_by_shares_and_adds_alpha_less_one_to_the_weights():
     weighting, world = AlphaVIL.paper(TASKS, "target", floor=1e-6), toy()
-    first = play(weighting, world)
+    first = weighting.round(world)
     assert world.scales == pytest.approx((1 / 3, 1 / 3, 1 / 3))
     expected = [max(1e-6, 1 + first.alphas[task] - 1) for task in TASKS]
     np.testing.assert_allclose(weighting.weights(), expected)
-    play(weighting, world)
+    weighting.round(world)
     assert world.scales == pytest.approx(np.array(expected) / sum(expected))
 
 
@@ -154,11 +154,11 @@ def foe_weights(weighting, rounds_against, rounds_for):
     against, world = [], toy()
     for _ in range(rounds_against):
         world.theta = np.zeros(4)  # the toy would be solved otherwise, and nothing left to learn
-        against.append(play(weighting, world).weights["foe"])
+        against.append(weighting.round(world).weights["foe"])
     turned, world = [], toy(foe_sign=1.5)
     for _ in range(rounds_for):
         world.theta = np.zeros(4)
-        turned.append(play(weighting, world).weights["foe"])
+        turned.append(weighting.round(world).weights["foe"])
     return against, turned
 
 
@@ -192,12 +192,12 @@ def test_a_higher_floor_cures_the_papers_clamp():
 
 def test_state_goes_through_json_and_the_next_round_is_the_same_bit_for_bit():
     first, world = AlphaVIL(TASKS, "target"), toy()
-    play(first, world)
+    first.round(world)
     second = AlphaVIL(TASKS, "target")
     second.load_state_dict(json.loads(json.dumps(first.state_dict())))
     copy = toy()
     copy.theta = world.theta.copy()
-    assert play(first, world) == play(second, copy)
+    assert first.round(world) == second.round(copy)
     assert first.state_dict() == second.state_dict()
     assert np.array_equal(world.theta, copy.theta)
 
@@ -205,10 +205,10 @@ def test_state_goes_through_json_and_the_next_round_is_the_same_bit_for_bit():
 def test_a_round_that_was_broken_off_leaves_the_state_alone():
     weighting = AlphaVIL(TASKS, "target")
     before = weighting.state_dict()
-    conversation = weighting.round()
     world = toy()
-    conversation.send(world.separate(next(conversation)))
-    conversation.close()
+    world.mix = None
+    with pytest.raises(TypeError, match="not callable"):
+        weighting.round(world)
     assert weighting.state_dict() == before
 
 
@@ -220,9 +220,9 @@ def test_state_of_other_tasks_is_refused():
 
 def test_the_joint_step_starts_at_the_mixture_with_the_new_weights():
     plain, joint = toy(), toy()
-    play(AlphaVIL(TASKS, "target"), plain)
+    AlphaVIL(TASKS, "target").round(plain)
     weighting = AlphaVIL(TASKS, "target", joint=True)
-    report = play(weighting, joint)
+    report = weighting.round(joint)
     shares = weighting.weights() / weighting.weights().sum()
     expected = plain.theta + 0.3 * shares @ (plain.centres - plain.theta)
     np.testing.assert_allclose(joint.theta, expected)
@@ -231,23 +231,23 @@ def test_the_joint_step_starts_at_the_mixture_with_the_new_weights():
 
 def test_tuning_starts_where_it_is_told():
     world = toy()
-    play(AlphaVIL(TASKS, "target", weights_on="loss", start=0.5, tuner=Descent(steps=1)), world)
-    assert world.asked[0].coefficients == (0.5, 0.5, 0.5)
+    AlphaVIL(TASKS, "target", weights_on="loss", start=0.5, tuner=Descent(steps=1)).round(world)
+    assert world.asked[0][0] == (0.5, 0.5, 0.5)
 
 
 def test_dev_batches_take_their_turns():
     world = toy()
-    play(AlphaVIL(TASKS, "target", tuner=Descent(steps=3, batch=40)), world)
-    assert [(r.batch, r.turn) for r in world.asked] == [(40, 0), (40, 1), (40, 2)]
+    AlphaVIL(TASKS, "target", tuner=Descent(steps=3, batch=40)).round(world)
+    assert [place for _, *place in world.asked] == [[40, 0], [40, 1], [40, 2]]
     world = toy()
-    play(AlphaVIL(TASKS, "target", tuner=Sweeps(steps=2, batch=40)), world)
-    assert [(r.batch, r.turn) for r in world.asked] == [(40, turn) for turn in range(6)]
+    AlphaVIL(TASKS, "target", tuner=Sweeps(steps=2, batch=40)).round(world)
+    assert [place for _, *place in world.asked] == [[40, turn] for turn in range(6)]
 
 
 def test_closed_form_leaves_a_task_that_does_nothing_alone():
     world = toy()
     world.centres[2] = world.theta
-    report = play(AlphaVIL(TASKS, "target"), world)
+    report = AlphaVIL(TASKS, "target").round(world)
     assert report.alphas["foe"] == pytest.approx(1)
 
 
@@ -260,7 +260,7 @@ def test_closed_form_never_raises_the_loss_and_goes_downhill_from_a_saddle():
 
     start = np.array([0.3, 2.0])
     worker = Terrain(loss, gradient)
-    alphas = answered(ClosedForm(steps=10).tune(Lever(start, np.ones(2)), np.ones(2), 10), worker)
+    alphas = ClosedForm(steps=10).tune(worker, Lever(start, np.ones(2)), np.ones(2), 10)
     final = start + alphas - 1
     assert loss(final) < loss(start)
     assert loss(final) <= min(worker.losses) + 1e-12
@@ -273,22 +273,12 @@ class Terrain:
     def __init__(self, loss, gradient):
         self._loss, self._gradient, self.losses = loss, gradient, []
 
-    def slope(self, request):
-        return Slope(self._loss(request.coefficients), self._gradient(request.coefficients))
+    def slope(self, coefficients, batch=None, turn=0):
+        return Slope(self._loss(coefficients), self._gradient(coefficients))
 
-    def loss(self, request):
-        self.losses.append(self._loss(request.coefficients))
+    def loss(self, coefficients):
+        self.losses.append(self._loss(coefficients))
         return self.losses[-1]
-
-
-def answered(tuning, worker):
-    """What a tuner finds when the worker answers it."""
-    answer = None
-    while True:
-        try:
-            answer = tuning.send(answer).by(worker)
-        except StopIteration as end:
-            return end.value
 
 
 @pytest.mark.parametrize(

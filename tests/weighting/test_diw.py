@@ -5,9 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from taskmix.errors import UserError
-from taskmix.weighting import DIW, Joint, Single, play
-from taskmix.weighting.base import JointResult, Separate, Separated, Together
+from taskmix.weighting import DIW, Joint, Single
+from taskmix.weighting.base import JointResult, Separated
 
 TASKS = ["target", "helper"]
 
@@ -19,12 +18,12 @@ class Scripted:
         self.alone, self.joint = alone, list(joint)
         self.separated, self.shares, self.kept = [], [], []
 
-    def separate(self, request):
-        self.separated.append(request)
+    def separate(self, scales, fraction=1.0, *, fresh=True, scored=False):
+        self.separated.append((list(scales), scored))
         return Separated(np.ones(2), np.ones(2), np.array(self.alone), dev=10)
 
-    def together(self, request):
-        self.shares.append(request.weights)
+    def together(self, weights, fraction=1.0, *, fresh=False):
+        self.shares.append(list(weights))
         self.last = self.joint.pop(0)
         return JointResult(np.ones(2), self.last, dev_loss=1 - self.last)
 
@@ -34,22 +33,21 @@ class Scripted:
 
 def test_single_tasks_are_trained_unweighted_and_scored():
     worker = Scripted([0.6, 0.4], [0.5])
-    play(DIW(TASKS, "target"), worker)
-    assert worker.separated[0].scales == (1.0, 1.0)
-    assert worker.separated[0].scored
+    DIW(TASKS, "target").round(worker)
+    assert worker.separated == [([1.0, 1.0], True)]
 
 
 def test_the_first_round_takes_the_first_try():
     worker = Scripted([0.6, 0.4], [0.5])
-    report = play(DIW(TASKS, "target"), worker)
+    report = DIW(TASKS, "target").round(worker)
     assert (report.tries, worker.kept, report.dev_loss) == (1, [0.5], 0.5)
 
 
 def test_weights_follow_the_rule_until_the_target_improves():
     diw = DIW(TASKS, "target", rate=0.1)
-    play(diw, Scripted([0.6, 0.4], [0.55]))
+    diw.round(Scripted([0.6, 0.4], [0.55]))
     worker = Scripted([0.56, 0.50], [0.53, 0.54, 0.56])
-    report = play(diw, worker)
+    report = diw.round(worker)
     weights, expected = [1.0, 1.0], []
     for score in (0.53, 0.54, 0.56):
         total = sum(weights)
@@ -65,25 +63,25 @@ def test_weights_follow_the_rule_until_the_target_improves():
 
 def test_after_ten_failures_the_best_try_is_kept():
     diw = DIW(TASKS, "target")
-    play(diw, Scripted([0.6, 0.4], [0.9]))
+    diw.round(Scripted([0.6, 0.4], [0.9]))
     scores = [0.5, 0.7, 0.6, 0.65, 0.7, 0.5, 0.5, 0.5, 0.5, 0.5, 0.99]
     worker = Scripted([0.6, 0.4], scores)
-    assert play(diw, worker).tries == 10
+    assert diw.round(worker).tries == 10
     assert worker.kept[-1] == 0.7
     assert worker.joint == [0.99]
 
 
 def test_the_next_round_has_to_beat_what_was_kept():
     diw = DIW(TASKS, "target", tries=2)
-    play(diw, Scripted([0.6, 0.4], [0.9]))
-    play(diw, Scripted([0.6, 0.4], [0.5, 0.4]))
-    assert play(diw, Scripted([0.6, 0.4], [0.55])).tries == 1
+    diw.round(Scripted([0.6, 0.4], [0.9]))
+    diw.round(Scripted([0.6, 0.4], [0.5, 0.4]))
+    assert diw.round(Scripted([0.6, 0.4], [0.55])).tries == 1
 
 
 def test_weights_stop_at_the_floor():
     diw = DIW(TASKS, "target", rate=10.0, tries=3, floor=1e-6)
-    play(diw, Scripted([0.6, 0.4], [0.9]))
-    play(diw, Scripted([0.9, 0.0], [0.5, 0.5, 0.5]))
+    diw.round(Scripted([0.6, 0.4], [0.9]))
+    diw.round(Scripted([0.9, 0.0], [0.5, 0.5, 0.5]))
     assert diw.weights()[1] == 1e-6
 
 
@@ -92,20 +90,20 @@ def test_state_goes_through_json():
     second = DIW(TASKS, "target")
     second.load_state_dict(json.loads(json.dumps(first.state_dict())))
     for scores in ([0.5], [0.4, 0.6]):
-        play(first, Scripted([0.6, 0.4], scores))
+        first.round(Scripted([0.6, 0.4], scores))
     second.load_state_dict(json.loads(json.dumps(first.state_dict())))
     script = [0.55, 0.58, 0.61]
     workers = Scripted([0.6, 0.4], script), Scripted([0.6, 0.4], script)
-    assert play(first, workers[0]) == play(second, workers[1])
+    assert first.round(workers[0]) == second.round(workers[1])
     assert workers[0].shares == workers[1].shares
 
 
-@pytest.mark.parametrize(("weighting", "shares"), [(Joint, (0.5, 0.5)), (Single, (0.0, 1.0))])
+@pytest.mark.parametrize(("weighting", "shares"), [(Joint, [0.5, 0.5]), (Single, [0.0, 1.0])])
 def test_baselines_train_once_and_keep_it(weighting, shares):
     worker = Scripted([], [0.5, 0.6])
     decides = weighting(TASKS, "helper")
-    play(decides, worker)
-    play(decides, worker)
+    decides.round(worker)
+    decides.round(worker)
     assert worker.shares == [shares, shares]
     assert worker.kept == [0.5, 0.6]
     assert worker.separated == []
@@ -114,26 +112,3 @@ def test_baselines_train_once_and_keep_it(weighting, shares):
 def test_no_tries_are_refused():
     with pytest.raises(ValueError, match="tries: expected at least 1, found 0"):
         DIW(TASKS, "target", tries=0)
-
-
-@pytest.mark.parametrize(
-    ("asked", "fault"),
-    [
-        (5, "expected round() to yield requests, found 5"),
-        (Together((float("nan"), 1.0)), "expected weights of Together to be a finite number"),
-        (Together((1.0,)), "expected weights of Together to be a finite number"),
-        (Separate(("x", "y")), "expected scales of Separate to be a finite number"),  # type: ignore[arg-type]
-        (None, "expected round() to return a Report, found None"),
-    ],
-)
-def test_a_weighting_of_ones_own_is_checked_while_it_runs(asked, fault):
-    class Mine(Joint):
-        name = "mine"
-
-        def round(self):
-            if asked is not None:
-                yield asked
-
-    with pytest.raises(UserError) as error:
-        play(Mine(TASKS, "target"), Scripted([0.5, 0.5], [0.5]))
-    assert f"weighting mine: {fault}" in str(error.value)

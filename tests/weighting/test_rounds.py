@@ -20,7 +20,6 @@ from taskmix.training.engine import Engine
 from taskmix.training.prepare import prepare, resolve
 from taskmix.training.weighting import WeightingDriver
 from taskmix.weighting import DIW, AlphaVIL, Descent, Joint, Single, Weighting
-from taskmix.weighting.base import DevLoss, DevSlope
 
 TASKS = ["near", "far"]
 BUILDS = [
@@ -145,11 +144,11 @@ def test_a_whole_dev_slope_is_the_mean_over_examples_of_unequal_chunks(driver_of
     driver = driver_of(AlphaVIL(TASKS, "near", tuner=Descent(steps=0), split_dev=False))
     driver.advance()
     model = driver.engine.model.eval()
-    slope = driver.slope(DevSlope((0.0, 0.0)))
+    slope = driver.slope((0.0, 0.0))
     x, y = blobs("near", "dev").tensors
     whole = functional.cross_entropy(model.heads[0](model.shared(x)), y)
     assert slope.loss == pytest.approx(float(whole.detach()), rel=1e-6)
-    assert driver.loss(DevLoss((0.0, 0.0))) == pytest.approx(slope.loss, rel=1e-6)
+    assert driver.loss((0.0, 0.0)) == pytest.approx(slope.loss, rel=1e-6)
 
 
 def test_a_dev_batch_is_used_before_the_next_one_is_taken(driver_of, monkeypatch):
@@ -169,8 +168,8 @@ def test_a_dev_batch_is_used_before_the_next_one_is_taken(driver_of, monkeypatch
 
     monkeypatch.setattr(weighting_module, "dev_batches", taken)
     monkeypatch.setattr(driver.engine, "losses", used)
-    driver.slope(DevSlope((0.0, 0.0)))
-    driver.loss(DevLoss((0.0, 0.0)))
+    driver.slope((0.0, 0.0))
+    driver.loss((0.0, 0.0))
     assert happened == ["taken", "used"] * 6
 
 
@@ -254,3 +253,28 @@ def test_a_round_is_written_down(driver_of, tmp_path: Path):
     [entry] = [record for record in read(tmp_path / "journal-0.jsonl") if type(record) is Round]
     assert set(entry.alphas) == set(entry.weights) == set(entry.norms) == set(TASKS)
     assert entry.step == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "fault"),
+    [
+        (
+            lambda worker: worker.together((float("nan"), 1.0)),
+            ", weights: expected a finite number",
+        ),
+        (lambda worker: worker.together((1.0,)), ", weights: expected a finite number"),
+        (lambda worker: worker.separate(("x", "y")), ", scales: expected a finite number"),
+        (lambda worker: worker.mix((1.0, float("inf"))), ", coefficients: expected a finite"),
+        (lambda worker: None, ": expected round() to return a Report, found None"),
+    ],
+)
+def test_a_weighting_of_ones_own_is_checked_while_it_runs(driver_of, call, fault):
+    class Mine(Joint):
+        name = "mine"
+
+        def round(self, worker):
+            call(worker)
+
+    with pytest.raises(UserError) as error:
+        driver_of(Mine(TASKS, "near")).advance()
+    assert f"weighting mine{fault}" in str(error.value)

@@ -3,8 +3,10 @@
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from multiprocessing import get_context
+from typing import Any
 
 import numpy as np
 
@@ -24,59 +26,33 @@ from taskmix.policies.state import Array
 from taskmix.rng import stream
 from taskmix.tables import Column, Row, Table
 
-#: Creates a policy for an environment; a function of a module, so that it can be pickled.
+#: Creates a policy for an environment.
 Maker = Callable[[Environment], Policy]
 
 
-def random(environment: Environment) -> Policy:
-    return Random(environment.tasks)
+def _made(cls: Callable[..., Policy], environment: Environment, **options: Any) -> Policy:
+    return cls(environment.tasks, **options)
 
 
-def oracle(environment: Environment) -> Policy:
-    return environment.oracle_policy()
-
-
-def oracle_stratified(environment: Environment) -> Policy:
+def _oracle_stratified(environment: Environment) -> Policy:
     return Stratified(environment.oracle_policy())
 
 
-def exp3s(environment: Environment) -> Policy:
-    return Exp3S(environment.tasks)
-
-
-def thompson(environment: Environment) -> Policy:
-    return Thompson(environment.tasks, primary=environment.tasks[0])
-
-
-def active(environment: Environment) -> Policy:
-    return ActivePrioritization(environment.tasks, every=20)
-
-
-def worth(environment: Environment) -> Policy:
-    return Worth(environment.tasks)
-
-
-def progress(environment: Environment) -> Policy:
-    return Progress(environment.tasks)
-
-
-def progress_stratified(environment: Environment) -> Policy:
+def _progress_stratified(environment: Environment) -> Policy:
     return Stratified(Progress(environment.tasks))
 
 
+#: Without lambdas, so that they can be pickled.
 CONTENDERS: Mapping[str, Maker] = {
-    make.__name__: make
-    for make in (
-        random,
-        oracle,
-        oracle_stratified,
-        exp3s,
-        thompson,
-        active,
-        worth,
-        progress,
-        progress_stratified,
-    )
+    "random": partial(_made, Random),
+    "oracle": Environment.oracle_policy,
+    "oracle_stratified": _oracle_stratified,
+    "exp3s": partial(_made, Exp3S),
+    "thompson": partial(_made, Thompson, primary="arm1"),
+    "active": partial(_made, ActivePrioritization, every=20),
+    "worth": partial(_made, Worth),
+    "progress": partial(_made, Progress),
+    "progress_stratified": _progress_stratified,
 }
 
 

@@ -168,8 +168,8 @@ class _CrossFitted(Target):
     def __init__(self, sample: Sample, learner: _Learner) -> None:
         folds = folds_of(sample.decisions, FOLDS)
         steps = int(sample.positions.max()) + 1
-        self._chosen = np.empty(len(sample))
-        self._shares = np.zeros(len(sample.tasks))
+        self.chosen = np.empty(len(sample))
+        self.shares = np.zeros(len(sample.tasks))
         self._targets: list[tuple[NDArray[np.bool_], Target]] = []
         for fold in np.unique(folds):
             held_out = folds == fold
@@ -177,19 +177,11 @@ class _CrossFitted(Target):
             rest = sample.part(~held_out) if not held_out.all() else sample
             target = learner.target(learner.learn(rest), sample.part(held_out), steps)
             self._targets.append((held_out, target))
-            self._chosen[held_out] = target.chosen
-            self._shares += target.shares * held_out.mean()
-
-    @property
-    def chosen(self) -> Array:
-        return self._chosen
-
-    @property
-    def shares(self) -> Array:
-        return self._shares
+            self.chosen[held_out] = target.chosen
+            self.shares += target.shares * held_out.mean()
 
     def expected(self, model: Array) -> Array:
-        expected = np.empty(len(self._chosen))
+        expected = np.empty(len(self.chosen))
         for held_out, target in self._targets:
             expected[held_out] = target.expected(model)
         return expected

@@ -21,15 +21,8 @@ SCHEDULED = (Schedule, Annealed, Cycle)
 class Target(ABC):
     """A policy's distribution at each step of a sample."""
 
-    @property
-    @abstractmethod
-    def chosen(self) -> Array:
-        """The policy's probability of each logged action, shape `(steps,)`."""
-
-    @property
-    @abstractmethod
-    def shares(self) -> Array:
-        """The policy's mean distribution over the steps, shape `(tasks,)`."""
+    chosen: Array  # the policy's probability of each logged action, shape `(steps,)`
+    shares: Array  # the policy's mean distribution over the steps, shape `(tasks,)`
 
     @abstractmethod
     def expected(self, model: Array) -> Array:
@@ -40,19 +33,11 @@ class Still(Target):
     """A policy whose distribution does not change."""
 
     def __init__(self, probabilities: Array, sample: Sample) -> None:
-        self._probabilities = probabilities
-        self._actions = sample.actions
-
-    @property
-    def chosen(self) -> Array:
-        return self._probabilities[self._actions]
-
-    @property
-    def shares(self) -> Array:
-        return self._probabilities
+        self.chosen = probabilities[sample.actions]
+        self.shares = probabilities
 
     def expected(self, model: Array) -> Array:
-        return np.full(len(self._actions), self._probabilities @ model)
+        return np.full(len(self.chosen), self.shares @ model)
 
 
 class Moving(Target):
@@ -63,8 +48,13 @@ class Moving(Target):
         self._order = [policy.tasks.index(task) for task in sample.tasks]
         times, self._time = np.unique(sample.positions, return_inverse=True)
         self._times = times.tolist()
-        self._weights = np.bincount(self._time) / len(sample)
-        self._actions = sample.actions
+        self.chosen = np.empty(len(sample))
+        self.shares = np.zeros(len(sample.tasks))
+        counts = np.bincount(self._time)
+        steps = np.split(np.argsort(self._time, kind="stable"), np.cumsum(counts)[:-1])
+        for row, at in zip(self._rows(), steps, strict=True):
+            self.chosen[at] = row[sample.actions[at]]
+            self.shares += row * (len(at) / len(sample))
 
     def _rows(self) -> Iterator[Array]:
         """Yield the distribution at each different step; all of them may not fit in memory."""
@@ -74,22 +64,6 @@ class Moving(Target):
             drawn[0] = time
             self._policy.load_state_dict(state | {"drawn": drawn})
             yield self._policy.probabilities()[self._order]
-
-    @property
-    def chosen(self) -> Array:
-        chosen = np.empty(len(self._actions))
-        order = np.argsort(self._time, kind="stable")
-        steps = np.split(order, np.cumsum(np.bincount(self._time))[:-1])
-        for row, at in zip(self._rows(), steps, strict=True):
-            chosen[at] = row[self._actions[at]]
-        return chosen
-
-    @property
-    def shares(self) -> Array:
-        shares = np.zeros(len(self._order))
-        for row, weight in zip(self._rows(), self._weights, strict=True):
-            shares += weight * row
-        return shares
 
     def expected(self, model: Array) -> Array:
         return np.array([row @ model for row in self._rows()])[self._time]
@@ -106,11 +80,11 @@ class Replayed(Target):
         self._logs = logs
         self._order = [policy.tasks.index(task) for task in logs[0].tasks]
         actions = np.concatenate([log.actions for log in logs])
-        self._chosen = np.empty(len(actions))
-        self._shares = np.zeros(len(self._order))
+        self.chosen = np.empty(len(actions))
+        self.shares = np.zeros(len(self._order))
         for step, row in enumerate(self._rows()):
-            self._chosen[step] = row[actions[step]]
-            self._shares += row / len(actions)
+            self.chosen[step] = row[actions[step]]
+            self.shares += row / len(actions)
 
     def _rows(self) -> Iterator[Array]:
         """Yield the distribution before each step; all of them may not fit in memory."""
@@ -125,14 +99,6 @@ class Replayed(Target):
                 logged[index] = propensity
                 draw = replace(draw, probabilities=logged)
                 policy.tell(Outcome(draw, loss=_known(loss), gain=_known(gain)))
-
-    @property
-    def chosen(self) -> Array:
-        return self._chosen
-
-    @property
-    def shares(self) -> Array:
-        return self._shares
 
     def expected(self, model: Array) -> Array:
         return np.array([row @ model for row in self._rows()])

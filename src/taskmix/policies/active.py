@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from taskmix.policies.base import Draw, Outcome, Policy, distribution
+from taskmix.policies.base import Draw, Outcome, StoredPolicy, distribution
 from taskmix.policies.signals import Signal, Uncertainty
 from taskmix.policies.state import Array
 from taskmix.uncertainty.measure import UncertaintyScore, check_score
 
 
-class ActivePrioritization(Policy):
+class ActivePrioritization(StoredPolicy):
     """Draws tasks in proportion to the model's uncertainty on their dev sets.
 
     Algorithm 1 of Fang and Alqatari (2020). Every f draws, Monte-Carlo dropout estimates the
@@ -74,9 +74,6 @@ class ActivePrioritization(Policy):
         self._uncertainties: dict[str, float] = {}
         self._newest = 0
         self._prioritize()
-
-    def probabilities(self) -> Array:
-        return self._probabilities
 
     def due(self, draw: Draw) -> frozenset[Signal]:
         return self.needs if draw.number % self._every == 0 else frozenset()

@@ -9,7 +9,7 @@ import numpy as np
 from taskmix.policies.base import (
     LARGEST_LOSS,
     Outcome,
-    Policy,
+    StoredPolicy,
     bounded,
     distribution,
     shares_or_uniform,
@@ -102,7 +102,7 @@ def _fit_errors(points: Array, steps: Array, logs: Array, least: float) -> tuple
     return value, slopes
 
 
-class ADO(Policy):
+class ADO(StoredPolicy):
     """Prefers the tasks whose losses still fall the fastest, according to fitted scaling laws.
 
     Adaptive Data Optimization (Jiang et al. 2024). Every `every` outcomes a scaling law
@@ -191,9 +191,6 @@ class ADO(Policy):
         every = max(1, info.steps // _FITS_IN_RUN) if every is None else every
         ignored = info.steps // _IGNORED_PARTS if ignored is None else ignored
         return cls(info.tasks, every=every, ignored=ignored, **options)
-
-    def probabilities(self) -> Array:
-        return self._probabilities
 
     def tell(self, outcome: Outcome) -> None:
         loss, draw = bounded(outcome.loss, LARGEST_LOSS), outcome.draw

@@ -6,12 +6,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from taskmix.policies.base import Policy, distribution, known_tasks
+from taskmix.policies.base import StoredPolicy, distribution, known_tasks
 from taskmix.policies.state import Array
 from taskmix.run_info import RunInfo
 
 
-class Aimed(Policy):
+class Aimed(StoredPolicy):
     """Draws the target tasks equally, discounted for repeated examples, and other tasks rarely.
 
     The targets are the tasks that a run is scored on. A batch of another task is useful only if it
@@ -94,9 +94,6 @@ class Aimed(Policy):
             epochs=info.epochs if epochs is None else epochs,
             **options,
         )
-
-    def probabilities(self) -> Array:
-        return self._probabilities
 
 
 def _discounted(weights: Array, epochs: Array, repeats: float) -> Array:

@@ -212,4 +212,4 @@ class Aioli(Policy):
         return unmixed
 
     def diagnostics(self) -> dict[str, Any]:
-        return {"weights": dict(zip(self.tasks, self._weights.tolist(), strict=True))}
+        return {"weights": self._named(self._weights)}

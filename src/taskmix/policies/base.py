@@ -301,9 +301,20 @@ class Policy(Stateful, ABC):
                 " found another after loading: the state leaves out what tell changes"
             )
 
+    def _named(self, values: NDArray[Any]) -> dict[str, Any]:
+        return dict(zip(self._tasks, values.tolist(), strict=True))
+
     def __repr__(self) -> str:
-        """A table of tasks: probability, draws, share of all draws."""
         return _table(self)
+
+
+class StoredPolicy(Policy):
+    """A policy that computes its distribution when it changes, and stores it read-only."""
+
+    _probabilities: Array
+
+    def probabilities(self) -> Array:
+        return self._probabilities
 
 
 def _table(policy: Policy) -> str:

@@ -5,12 +5,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from taskmix.policies.base import Policy, checked_sizes, distribution, in_order
-from taskmix.policies.state import Array
+from taskmix.policies.base import StoredPolicy, checked_sizes, distribution, in_order
 from taskmix.run_info import RunInfo
 
 
-class Constant(Policy):
+class Constant(StoredPolicy):
     """Draws each task with a probability proportional to its weight."""
 
     def __init__(self, weights: Mapping[str, float]) -> None:
@@ -18,11 +17,8 @@ class Constant(Policy):
         values = np.array(list(weights.values()), dtype=np.float64)
         self._probabilities = distribution(values, self.name)
 
-    def probabilities(self) -> Array:
-        return self._probabilities
 
-
-class Random(Policy):
+class Random(StoredPolicy):
     """Draws every task with the same probability.
 
     The baseline RANDOM of Glover and Hokamp (2019): π(k) = 1/N.
@@ -43,9 +39,6 @@ class Random(Policy):
     def __init__(self, tasks: Sequence[str]) -> None:
         super().__init__(tasks)
         self._probabilities = distribution(np.ones(len(self.tasks)), "tasks")
-
-    def probabilities(self) -> Array:
-        return self._probabilities
 
 
 class Fixed(Constant):

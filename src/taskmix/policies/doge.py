@@ -5,9 +5,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from taskmix.policies.base import Draw, Outcome, Policy, bounded, distribution, known_tasks
+from taskmix.policies.base import Draw, Outcome, StoredPolicy, bounded, distribution, known_tasks
 from taskmix.policies.signals import Alignment, Signal
-from taskmix.policies.state import Array
 from taskmix.run_info import RunInfo
 
 #: Larger inner products and norms of gradients are clipped.
@@ -17,7 +16,7 @@ _MAX_LOG_RATIO = 50.0
 _EPSILON = 1e-6
 
 
-class DoGE(Policy):
+class DoGE(StoredPolicy):
     """Prefers the tasks whose gradients lower the dev losses.
 
     Fan et al. (2023). Let g_i be the gradient of a batch of task i, and g_j the dev gradients of
@@ -97,9 +96,6 @@ class DoGE(Policy):
     def for_run(cls, info: RunInfo, targets: Sequence[str] | None = None, **options: Any) -> Self:
         return cls(info.tasks, targets=info.targets if targets is None else targets, **options)
 
-    def probabilities(self) -> Array:
-        return self._probabilities
-
     def due(self, draw: Draw) -> frozenset[Signal]:
         return self.needs if draw.number % self._every == 0 else frozenset()
 
@@ -131,8 +127,8 @@ class DoGE(Policy):
 
     def diagnostics(self) -> dict[str, Any]:
         return {
-            "mean": dict(zip(self.tasks, self._mean.tolist(), strict=True)),
-            "weights": dict(zip(self.tasks, self._weights.tolist(), strict=True)),
+            "mean": self._named(self._mean),
+            "weights": self._named(self._weights),
         }
 
     def _derive(self, state: Mapping[str, Any]) -> None:

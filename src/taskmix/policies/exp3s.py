@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from taskmix.policies.base import Outcome, Policy, distribution
+from taskmix.policies.base import Outcome, StoredPolicy, distribution
 from taskmix.policies.signals import Gain
 from taskmix.policies.state import Array, ToldDraws, saved_probabilities
 from taskmix.rng import restore, state_of, stream
@@ -101,7 +101,7 @@ class QuantileScaler:
         self._rng = restore(state["rng"])
 
 
-class Exp3S(Policy):
+class Exp3S(StoredPolicy):
     """Prefers the tasks whose batches lowered their own loss the most.
 
     EXP3.S with prediction gain (Graves et al. 2017) as in Glover and Hokamp (2019), equation 5.
@@ -164,9 +164,6 @@ class Exp3S(Policy):
         """w, up to a constant that does not affect the probabilities; shape `(tasks,)`."""
         return np.log(self._probabilities - self._uniform)
 
-    def probabilities(self) -> Array:
-        return self._probabilities
-
     def tell(self, outcome: Outcome) -> None:
         gain, draw = outcome.gain, outcome.draw
         if gain is None or not math.isfinite(gain) or len(self._tasks) == 1:
@@ -199,7 +196,7 @@ class Exp3S(Policy):
         self._probabilities = probabilities
 
     def diagnostics(self) -> dict[str, Any]:
-        return {"weights": dict(zip(self.tasks, self.weights.tolist(), strict=True))}
+        return {"weights": self._named(self.weights)}
 
     def _derive(self, state: Mapping[str, Any]) -> None:
         self._probabilities = saved_probabilities(state)

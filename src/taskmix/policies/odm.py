@@ -10,7 +10,7 @@ import numpy as np
 from taskmix.policies.base import (
     LARGEST_LOSS,
     Outcome,
-    Policy,
+    StoredPolicy,
     bounded,
     distribution,
     shares_or_uniform,
@@ -50,7 +50,7 @@ _RULES = {
 }
 
 
-class ODM(Policy):
+class ODM(StoredPolicy):
     """Prefers the tasks with a high loss, with exploration that decreases over time.
 
     Online Data Mixing (Albalak et al. 2023). The reward of a draw is the loss of its batch. With
@@ -115,9 +115,6 @@ class ODM(Policy):
         warmup = round(_WARMUP_FRACTION * info.steps) if warmup is None else warmup
         return cls(info.tasks, warmup=warmup, **options)
 
-    def probabilities(self) -> Array:
-        return self._probabilities
-
     def tell(self, outcome: Outcome) -> None:
         loss, draw = bounded(outcome.loss, LARGEST_LOSS), outcome.draw
         if loss is None or not self._told.first(draw.number):
@@ -143,7 +140,7 @@ class ODM(Policy):
         return min(1 / count, math.sqrt(math.log(count) / (count * outcomes)))
 
     def diagnostics(self) -> dict[str, Any]:
-        return {"rewards": dict(zip(self.tasks, self._rewards.tolist(), strict=True))}
+        return {"rewards": self._named(self._rewards)}
 
     def _derive(self, state: Mapping[str, Any]) -> None:
         self._probabilities = self._start

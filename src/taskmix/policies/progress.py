@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from taskmix.policies.base import LARGEST_LOSS, Outcome, Policy, bounded
+from taskmix.policies.base import LARGEST_LOSS, Outcome, StoredPolicy, bounded
 from taskmix.policies.lines import FittedLines
 from taskmix.policies.state import Array
 
@@ -16,7 +16,7 @@ Of = Literal["likelihood", "loss"]
 _MAX_FLOORS = 0.5
 
 
-class Progress(Policy):
+class Progress(StoredPolicy):
     """Prefers the tasks whose training likelihood rises the most from draw to draw.
 
     Glover and Hokamp (2019) maximise the mean likelihood over tasks at the end of the budget. To
@@ -67,9 +67,6 @@ class Progress(Policy):
         self._new = len(self.tasks)  # tasks with fewer than two losses
         self._share()
 
-    def probabilities(self) -> Array:
-        return self._probabilities
-
     def tell(self, outcome: Outcome) -> None:
         draw, loss = outcome.draw, bounded(outcome.loss, LARGEST_LOSS)
         if loss is None:
@@ -96,7 +93,7 @@ class Progress(Policy):
         self._probabilities = probabilities
 
     def diagnostics(self) -> dict[str, Any]:
-        return {"slopes": dict(zip(self.tasks, self._lines.slopes.tolist(), strict=True))}
+        return {"slopes": self._named(self._lines.slopes)}
 
     def _state(self) -> dict[str, Any]:
         return self._lines.state_dict()

@@ -276,11 +276,11 @@ class Thompson(Policy):
         return helpful(self.utilities(), self.primary, top, threshold, credibility)
 
     def diagnostics(self) -> dict[str, Any]:
-        a, b = self._beliefs.tolist()
+        a, b = self._beliefs
         return {
-            "a": dict(zip(self.tasks, a, strict=True)),
-            "b": dict(zip(self.tasks, b, strict=True)),
-            "pulls": dict(zip(self.tasks, self._pulls.tolist(), strict=True)),
+            "a": self._named(a),
+            "b": self._named(b),
+            "pulls": self._named(self._pulls),
         }
 
     def _derive(self, state: Mapping[str, Any]) -> None:

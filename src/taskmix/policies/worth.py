@@ -169,10 +169,7 @@ class Worth(Aimed):
         self._probabilities = shares
 
     def diagnostics(self) -> dict[str, Any]:
-        return {
-            name: dict(zip(self.tasks, values.tolist(), strict=True))
-            for name, values in (("rising", self._rising), ("skills", self._skills))
-        }
+        return {"rising": self._named(self._rising), "skills": self._named(self._skills)}
 
     def _state(self) -> dict[str, Any]:
         return self._lines.state_dict() | super()._state()

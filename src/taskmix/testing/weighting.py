@@ -4,33 +4,30 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 
 from taskmix.rng import stream
 from taskmix.testing.common import NOT_RESTORED, assert_refused, names, through_json
 from taskmix.weighting.base import (
-    DevLoss,
-    DevSlope,
     Floats,
     JointResult,
-    Mix,
     Report,
-    Separate,
     Separated,
     Slope,
-    Together,
     Weighting,
-    play,
+    checked_numbers,
 )
 
 
 class WeightingConformance(ABC):
     """The properties that every weighting has, as pytest tests.
 
-    A subclass makes the weighting. A `PracticeWorker` answers its requests, so no test needs torch
-    or data.
+    A subclass makes the weighting. A `PracticeWorker` trains for it, so the tests
+    need no torch and no data.
 
     >>> from taskmix.weighting import Joint
     >>> class JointConforms(WeightingConformance):
@@ -51,7 +48,7 @@ class WeightingConformance(ABC):
         assert weighting.name == weighting.name.lower()
 
     def test_requests_are_well_formed_and_rounds_move_the_model(self) -> None:
-        """The worker checks each request."""
+        """The worker checks the arguments of every call."""
         for tasks in (1, 2, 5):
             weighting, worker = self.make(names(tasks), "task0"), PracticeWorker(tasks)
             for _ in range(6):
@@ -114,12 +111,12 @@ class WeightingConformance(ABC):
             state = through_json(weighting.state_dict())
             untouched = self.make(weighting.tasks, weighting.target)
             untouched.load_state_dict(state)
-            expected, requests = _counted(untouched, copy.deepcopy(worker))
-            for count in range(requests + 1):
-                _break_off(weighting, copy.deepcopy(worker), count)
+            for calls in range(_count_calls(untouched, worker)):
+                with suppress(_StoppedError):
+                    weighting.round(_Counted(copy.deepcopy(worker), calls))
                 after = through_json(weighting.state_dict())
-                assert after == state, f"the state had changed at request {count} of {requests}"
-            assert _round(weighting, worker) == expected
+                assert after == state, f"the state had changed at call {calls} of the worker"
+            assert _round(weighting, copy.deepcopy(worker)) == _round(untouched, worker)
 
     def test_the_state_of_other_tasks_is_refused(self) -> None:
         state = through_json(self.make(["a", "b"], "a").state_dict())
@@ -134,15 +131,15 @@ class PracticeWorker:
     """A worker for tests, whose model is a point in five dimensions.
 
     The loss of a task is half the squared distance to its optimum. The first task is the target;
-    its dev score falls with its loss. The worker raises `AssertionError` for a request that is not
-    well formed or comes out of order.
+    its dev score falls with its loss. The worker raises `AssertionError` or `UserError` for a call
+    with invalid arguments or out of order.
 
     Args:
         tasks: the number of tasks.
 
     >>> from taskmix.weighting import Single
     >>> worker = PracticeWorker(tasks=2)
-    >>> report = play(Single(["a", "b"], "a"), worker)
+    >>> report = Single(["a", "b"], "a").round(worker)
     >>> worker.end_round()
     >>> bool(report.dev_loss < worker.losses(np.zeros(5))[0])
     True
@@ -166,67 +163,73 @@ class PracticeWorker:
             self.base = self.kept
         self.deltas = self.candidate = self.kept = None
 
-    def separate(self, request: Separate) -> Separated:
-        _assert_fraction(request.fraction)
-        scales = self._checked(request.scales, "scales")
-        assert (scales >= 0).all(), f"scales: expected none below 0, found {request.scales}"
-        self.deltas = 0.3 * request.fraction * scales[:, None] * (self.points - self.base)
+    def separate(
+        self,
+        scales: Sequence[float],
+        fraction: float = 1.0,
+        *,
+        fresh: bool = True,
+        scored: bool = False,
+    ) -> Separated:
+        _assert_fraction(fraction)
+        factors = self._checked(scales, "scales")
+        assert (factors >= 0).all(), f"scales: expected none below 0, found {scales}"
+        self.deltas = 0.3 * fraction * factors[:, None] * (self.points - self.base)
         ends = self.base + self.deltas
         return Separated(
             norms=np.linalg.norm(self.deltas, axis=1),
             losses=self.losses(self.base),
-            scores=np.array([self._score(end) for end in ends]) if request.scored else None,
+            scores=np.array([self._score(end) for end in ends]) if scored else None,
             dev=40,
         )
 
-    def together(self, request: Together) -> JointResult:
-        _assert_fraction(request.fraction)
-        weights = self._checked(request.weights, "weights")
-        assert (weights >= 0).all(), f"weights: expected none below 0, found {request.weights}"
-        assert weights.sum() > 0, "weights: expected one above 0, found none"
-        pull = weights @ (self.points - self.base)
-        self.candidate = self.base + 0.3 * request.fraction * pull
-        losses = np.where(weights > 0, self.losses(self.base), 0.0)
+    def together(
+        self, weights: Sequence[float], fraction: float = 1.0, *, fresh: bool = False
+    ) -> JointResult:
+        _assert_fraction(fraction)
+        factors = self._checked(weights, "weights")
+        _assert_weights(factors)
+        pull = factors @ (self.points - self.base)
+        self.candidate = self.base + 0.3 * fraction * pull
+        losses = np.where(factors > 0, self.losses(self.base), 0.0)
         dev_loss = float(self.losses(self.candidate)[0])
         return JointResult(losses, self._score(self.candidate), dev_loss)
 
-    def slope(self, request: DevSlope) -> Slope:
+    def slope(
+        self, coefficients: Sequence[float], batch: int | None = None, turn: int = 0
+    ) -> Slope:
         """Return the dev loss and its gradient at a mixture, with a small error for a batch."""
-        assert request.batch is None or request.batch > 0, f"batch: found {request.batch}"
-        assert request.turn >= 0, f"turn: found {request.turn}"
-        assert self.deltas is not None, "DevSlope: expected a Separate before it"
-        model = self._mixed(request.coefficients)
-        error = 0.0 if request.batch is None else 0.01 * math.sin(request.turn)
+        assert batch is None or batch > 0, f"batch: found {batch}"
+        assert turn >= 0, f"turn: found {turn}"
+        assert self.deltas is not None, "slope: expected a call of separate before it"
+        model = self._mixed(coefficients)
+        error = 0.0 if batch is None else 0.01 * math.sin(turn)
         gradient = self.deltas @ (model - self.points[0] + error)
         return Slope(float(self.losses(model)[0]) + error, gradient)
 
-    def loss(self, request: DevLoss) -> float:
-        return float(self.losses(self._mixed(request.coefficients))[0])
+    def loss(self, coefficients: Sequence[float]) -> float:
+        return float(self.losses(self._mixed(coefficients))[0])
 
-    def mix(self, request: Mix) -> None:
-        self.base = self._mixed(request.coefficients)
+    def mix(self, coefficients: Sequence[float]) -> None:
+        self.base = self._mixed(coefficients)
 
     def keep(self) -> None:
-        assert self.candidate is not None, "Keep: expected a Together before it"
+        assert self.candidate is not None, "keep: expected a call of together before it"
         self.kept = self.candidate
 
     def _mixed(self, coefficients: Sequence[float]) -> Floats:
-        assert self.deltas is not None, "a mixture: expected a Separate before it"
+        assert self.deltas is not None, "a mixture: expected a call of separate before it"
         return self.base + self._checked(coefficients, "coefficients") @ self.deltas
 
-    def _checked(self, values: Sequence[float], what: str) -> Floats:
-        assert isinstance(values, tuple), f"{what}: expected a tuple, found {values!r}"
-        assert all(type(value) is float for value in values), f"{what}: found {values!r}"
-        assert len(values) == len(self.points), f"{what}: expected one a task, found {values!r}"
-        assert all(map(math.isfinite, values)), f"{what}: expected finite, found {values!r}"
-        return np.array(values)
+    def _checked(self, numbers: Sequence[float], what: str) -> Floats:
+        return checked_numbers(numbers, len(self.points), what)
 
     def _score(self, model: Floats) -> float:
         return float(np.exp(-self.losses(model)[0]))
 
 
 def _round(weighting: Weighting, worker: PracticeWorker) -> Report:
-    report = play(weighting, worker)
+    report = weighting.round(worker)
     worker.end_round()
     return report
 
@@ -235,23 +238,29 @@ def _course(weighting: Weighting, worker: PracticeWorker) -> list[Report]:
     return [_round(weighting, worker) for _ in range(8)]
 
 
-def _counted(weighting: Weighting, worker: PracticeWorker) -> tuple[Report, int]:
-    """Play a round; return its report and how many requests it took."""
-    conversation, answer, requests = weighting.round(), None, 0
-    while True:
-        try:
-            request = conversation.send(answer)
-        except StopIteration as end:
-            return end.value, requests
-        answer, requests = request.by(worker), requests + 1
+class _StoppedError(Exception):
+    pass
 
 
-def _break_off(weighting: Weighting, worker: PracticeWorker, requests: int) -> None:
-    """Play a round up to its request of this number, and leave that unanswered."""
-    conversation, answer = weighting.round(), None
-    for _ in range(requests):
-        answer = conversation.send(answer).by(worker)
-    conversation.close()
+class _Counted:
+    """Passes on so many calls of a worker's methods, and raises at the next one."""
+
+    def __init__(self, worker: PracticeWorker, most: float = math.inf) -> None:
+        self._worker = worker
+        self._most = most
+        self.calls = 0
+
+    def __getattr__(self, name: str) -> Any:
+        if self.calls == self._most:
+            raise _StoppedError
+        self.calls += 1
+        return getattr(self._worker, name)
+
+
+def _count_calls(weighting: Weighting, worker: PracticeWorker) -> int:
+    counted = _Counted(copy.deepcopy(worker))
+    copy.deepcopy(weighting).round(counted)
+    return counted.calls
 
 
 def _assert_weights(weights: Floats) -> None:

@@ -21,25 +21,15 @@ from taskmix.training.engine import Engine
 from taskmix.training.loading import dev_batches, to_device
 from taskmix.training.optimizer import load_optimizer_tensors, optimizer_tensors
 from taskmix.training.prepare import Prepared
-from taskmix.weighting import Report, Weighting, play
-from taskmix.weighting.base import (
-    DevLoss,
-    DevSlope,
-    JointResult,
-    Mix,
-    Round,
-    Separate,
-    Separated,
-    Slope,
-    Together,
-)
+from taskmix.weighting import Report, Weighting
+from taskmix.weighting.base import JointResult, Round, Separated, Slope, checked_numbers
 from taskmix.weighting.deltas import Deltas
 
 Tensors = dict[str, Tensor]
 
 
 class WeightingDriver(Driver):
-    """Spends a budget of rounds as a weighting decides: the `Worker` that answers its requests."""
+    """Spends a budget of rounds as a weighting decides: it is the weighting's `Worker`."""
 
     # Data order and dropout depend on the seed, the round and the tasks alone, so that a second
     # try sees the same batches and a resumed run is identical bit for bit. Rounds see the same
@@ -50,7 +40,7 @@ class WeightingDriver(Driver):
     def __init__(self, engine: Engine, decider: Weighting, journal: Journal) -> None:
         super().__init__(engine, decider, journal)
         self._target = decider.target
-        self.tuning = engine.dev[self._target]  # for the weighting's requests
+        self.tuning = engine.dev[self._target]  # for the weighting
         if decider.split_dev:  # the other half is for selecting the model
             self.tuning, engine.dev[self._target] = self.tuning.halves()
         # Norms are summed in the order of the model's parameters, as the deltas are stacked.
@@ -113,7 +103,12 @@ class WeightingDriver(Driver):
     def play_round(self) -> Report:
         self._kept = None
         self._deltas.rebase()
-        report = play(self.decider, self)
+        report = self.decider.round(self)
+        if not isinstance(report, Report):
+            raise UserError(
+                f"weighting {self.decider.name}: expected round() to return a Report, "
+                f"found {report!r}"
+            )
         self._load_kept()
         self.step += 1
         return report
@@ -123,38 +118,49 @@ class WeightingDriver(Driver):
             model, self._optimizers["joint"] = self._kept
             self.engine.model.load_state_dict(model)
 
-    def separate(self, request: Separate) -> Separated:
+    def separate(
+        self,
+        scales: Sequence[float],
+        fraction: float = 1.0,
+        *,
+        fresh: bool = True,
+        scored: bool = False,
+    ) -> Separated:
         losses, norms, scores = [], [], []
-        for place, (task, scale) in enumerate(zip(self.decider.tasks, request.scales, strict=True)):
+        for place, (task, scale) in enumerate(self._named(scales, "scales").items()):
             slot = f"task {place}"
-            optimizer = self._optimizer(slot, request.fresh)
-            losses.append(self._train({task: scale}, request.fraction, optimizer)[task])
-            if not request.fresh:
+            optimizer = self._optimizer(slot, fresh)
+            losses.append(self._train({task: scale}, fraction, optimizer)[task])
+            if not fresh:
                 self._optimizers[slot] = optimizer_tensors(optimizer, self.engine.model)
             norms.append(self._deltas.collect(place))
-            if request.scored:
+            if scored:
                 scores.append(self.engine.score(self._target, self.tuning).score)
             self._deltas.restore()
-        dev_scores = np.array(scores) if request.scored else None
+        dev_scores = np.array(scores) if scored else None
         return Separated(np.array(norms), np.array(losses), dev_scores, len(self.tuning))
 
-    def together(self, request: Together) -> JointResult:
+    def together(
+        self, weights: Sequence[float], fraction: float = 1.0, *, fresh: bool = False
+    ) -> JointResult:
         self._deltas.restore()
-        optimizer = self._optimizer("joint", request.fresh)
-        named = dict(zip(self.decider.tasks, request.weights, strict=True))
+        optimizer = self._optimizer("joint", fresh)
+        named = self._named(weights, "weights")
         trained = {task: weight for task, weight in named.items() if weight > 0}
-        means = self._train(trained, request.fraction, optimizer)
+        means = self._train(trained, fraction, optimizer)
         self._candidate = optimizer_tensors(optimizer, self.engine.model)
         dev = self.engine.score(self._target, self.tuning)
         losses = [means.get(task, 0.0) for task in self.decider.tasks]
         return JointResult(np.array(losses), dev.score, dev.loss)
 
-    def slope(self, request: DevSlope) -> Slope:
-        self._deltas.mix(request.coefficients)
+    def slope(
+        self, coefficients: Sequence[float], batch: int | None = None, turn: int = 0
+    ) -> Slope:
+        self._mix(coefficients)
         self.engine.model.eval()
         self.engine.model.zero_grad(set_to_none=True)
         total = 0.0
-        for weight, batch_loss in self._dev_losses(request.batch, request.turn):
+        for weight, batch_loss in self._dev_losses(batch, turn):
             loss = batch_loss * weight
             loss.backward()
             total += float(loss.detach())
@@ -162,19 +168,27 @@ class WeightingDriver(Driver):
         return Slope(self._sum(total), self._deltas.slope())
 
     @torch.no_grad()
-    def loss(self, request: DevLoss) -> float:
-        self._deltas.mix(request.coefficients)
+    def loss(self, coefficients: Sequence[float]) -> float:
+        self._mix(coefficients)
         self.engine.model.eval()
         return self._sum(sum(float(loss) * weight for weight, loss in self._dev_losses(None, 0)))
 
-    def mix(self, request: Mix) -> None:
-        self._deltas.mix(request.coefficients)
+    def mix(self, coefficients: Sequence[float]) -> None:
+        self._mix(coefficients)
         self._deltas.rebase()
 
     def keep(self) -> None:
         state = self.engine.model.state_dict()
         model = {name: tensor.clone() for name, tensor in state.items()}
         self._kept = model, self._candidate
+
+    def _named(self, numbers: Sequence[float], what: str) -> dict[str, float]:
+        tasks, where = self.decider.tasks, f"weighting {self.decider.name}, {what}"
+        checked = checked_numbers(numbers, len(tasks), where)
+        return dict(zip(tasks, checked.tolist(), strict=True))
+
+    def _mix(self, coefficients: Sequence[float]) -> None:
+        self._deltas.mix(list(self._named(coefficients, "coefficients").values()))
 
     def _sum(self, number: float) -> float:
         return float(self.engine.ranks.total(torch.tensor(number, dtype=torch.float64)))

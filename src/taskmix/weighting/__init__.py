@@ -1,7 +1,7 @@
 """Weightings choose how much the training of each task counts, to help one target task."""
 
 from taskmix.weighting.alpha_vil import AlphaVIL
-from taskmix.weighting.base import Report, Weighting, Worker, play
+from taskmix.weighting.base import Report, Weighting, Worker
 from taskmix.weighting.diw import DIW
 from taskmix.weighting.fixed import Joint, Single
 from taskmix.weighting.tuners import ClosedForm, Descent, Sweeps, Tuner
@@ -21,5 +21,4 @@ __all__ = [
     "Tuner",
     "Weighting",
     "Worker",
-    "play",
 ]

@@ -7,17 +7,10 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from taskmix.weighting.base import (
-    Conversation,
-    DevLoss,
     Floats,
-    JointResult,
-    Keep,
-    Mix,
     Report,
-    Separate,
-    Separated,
-    Together,
     Weighting,
+    Worker,
     check_floor,
     check_fraction,
     shares_of,
@@ -99,20 +92,20 @@ class AlphaVIL(Weighting):
     def weights(self) -> Floats:
         return self._weights.copy()
 
-    def round(self) -> Conversation:
+    def round(self, worker: Worker) -> Report:
         # Algorithm 1, lines 3 to 11.
         lever, scales = self._lever()
-        alone: Separated = yield Separate(scales, self.fraction, self.fresh)
-        first = np.full(len(self.tasks), self.start)
-        alphas = yield from self.tuner.tune(lever, first, alone.dev)
+        alone = worker.separate(scales, self.fraction, fresh=self.fresh)
+        start = np.full(len(self.tasks), self.start)
+        alphas = self.tuner.tune(worker, lever, start, alone.dev)
         mixture = lever.coefficients(alphas)
-        dev_loss: float = yield DevLoss(mixture)
-        yield Mix(mixture)
+        dev_loss = worker.loss(mixture)
+        worker.mix(mixture)
         weights = self._reweighed(alphas)
         if self.joint:
-            trained: JointResult = yield Together(shares_of(weights), self.fraction, self.fresh)
+            trained = worker.together(shares_of(weights), self.fraction, fresh=self.fresh)
             dev_loss = trained.dev_loss
-            yield Keep()
+            worker.keep()
         self._weights = weights
         return Report(
             weights=self.named(weights),

@@ -1,7 +1,7 @@
 """The interface between a weighting, which decides, and a worker, which trains."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self
 
@@ -43,97 +43,60 @@ class Slope:
 
 
 class Worker(Protocol):
-    """Owns the model, and answers the requests of a weighting.
+    """Owns the model, and trains and evaluates it as a weighting decides.
 
-    Between requests it holds the *base* (the parameters at the start of the round), the *deltas*
-    (the changes by training each task alone from the base), and the *candidate* (the result of
-    joint training from the base).
+    Between calls it holds the *base* (the parameters at the start of the round), the *deltas* (the
+    changes by training each task alone from the base), and the *candidate* (the result of joint
+    training from the base). Sequences of numbers have one for each task.
     """
 
-    def separate(self, request: "Separate") -> Separated:
-        """Train each task alone from the base, store its delta, and return to the base."""
+    def separate(
+        self,
+        scales: Sequence[float],
+        fraction: float = 1.0,
+        *,
+        fresh: bool = True,
+        scored: bool = False,
+    ) -> Separated:
+        """Train each task alone from the base, store its delta, and return to the base.
 
-    def together(self, request: "Together") -> JointResult:
-        """Train jointly from the base; the result is the candidate."""
+        Args:
+            scales: the factor of each task's loss.
+            fraction: the fraction of each task's training data.
+            fresh: whether each task has a new optimiser, or continues with its previous one.
+            scored: whether to measure the target's dev score after each task.
+        """
 
-    def slope(self, request: "DevSlope") -> Slope:
-        """Return the target's dev loss and its gradient at base + Σ cᵢ δᵢ."""
+    def together(
+        self, weights: Sequence[float], fraction: float = 1.0, *, fresh: bool = False
+    ) -> JointResult:
+        """Train on the weighted sum of the losses from the base; the result is the candidate.
 
-    def loss(self, request: "DevLoss") -> float:
+        Args:
+            weights: the weight of each task's loss; a task with weight 0 is left out.
+            fraction: the fraction of each task's training data.
+            fresh: whether the optimiser is new, or that of the last candidate kept.
+        """
+
+    def slope(
+        self, coefficients: Sequence[float], batch: int | None = None, turn: int = 0
+    ) -> Slope:
+        """Return the target's dev loss and its gradient at base + Σ cᵢ δᵢ.
+
+        Args:
+            coefficients: cᵢ of each task.
+            batch: the number of dev examples; all if None.
+            turn: the number of the batch; batches cycle through the dev set.
+        """
+
+    def loss(self, coefficients: Sequence[float]) -> float:
         """Return the target's dev loss at base + Σ cᵢ δᵢ."""
 
-    def mix(self, request: "Mix") -> None:
+    def mix(self, coefficients: Sequence[float]) -> None:
         """Make base + Σ cᵢ δᵢ the base."""
 
     def keep(self) -> None:
         """Let the round end at the candidate, instead of an earlier one."""
-
-
-class Request(ABC):
-    """A request of a weighting to its worker."""
-
-    @abstractmethod
-    def by(self, worker: Worker) -> Any:
-        """Return the worker's answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Separate(Request):
-    """Train each task alone from the base."""
-
-    scales: tuple[float, ...]  # the factor of each task's loss
-    fraction: float = 1.0  # of each task's training data
-    fresh: bool = True  # whether each task has a new optimiser, or continues with its previous one
-    scored: bool = False  # whether to measure the target's dev score after each task
-
-    def by(self, worker: Worker) -> Separated:
-        return worker.separate(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Together(Request):
-    """Train on the weighted sum of the losses from the base."""
-
-    weights: tuple[float, ...]  # of the tasks' losses; a task with weight 0 is left out
-    fraction: float = 1.0  # of each task's training data
-    fresh: bool = False  # whether the optimiser is new, or that of the last candidate kept
-
-    def by(self, worker: Worker) -> JointResult:
-        return worker.together(self)
-
-
-@dataclass(frozen=True, slots=True)
-class DevSlope(Request):
-    """The target's dev loss at a mixture, and its gradient in the coefficients of the deltas."""
-
-    coefficients: tuple[float, ...]
-    batch: int | None = None  # the number of dev examples; all if None
-    turn: int = 0  # the number of the batch; batches cycle through the dev set
-
-    def by(self, worker: Worker) -> Slope:
-        return worker.slope(self)
-
-
-@dataclass(frozen=True, slots=True)
-class DevLoss(Request):
-    coefficients: tuple[float, ...]
-
-    def by(self, worker: Worker) -> float:
-        return worker.loss(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Mix(Request):
-    coefficients: tuple[float, ...]
-
-    def by(self, worker: Worker) -> None:
-        worker.mix(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Keep(Request):
-    def by(self, worker: Worker) -> None:
-        worker.keep()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,16 +142,12 @@ class Round(UnitRecord):
         return {}  # a round trains on a fraction of the data
 
 
-Conversation = Generator[Request, Any, Report]
-
-
 class Weighting(ABC):
     """Base class of weightings, which choose how much each task counts, to help a target task.
 
-    A subclass sets `name` and implements `weights` and `round`: a generator that yields requests
-    (train each task alone, evaluate a mixture of the results) and is sent the answers. It holds no
-    tensors, and changes its state only at the end of a round, so that an interrupted round can be
-    repeated.
+    A subclass sets `name` and implements `weights` and `round`, which has a `Worker` train and
+    evaluate. It holds no tensors, and changes its state only at the end of a round, so that an
+    interrupted round can be repeated.
 
     Args:
         tasks: the names of the tasks, in the order of every array.
@@ -218,8 +177,8 @@ class Weighting(ABC):
         """Return the weight of each task, shape `(tasks,)`."""
 
     @abstractmethod
-    def round(self) -> Conversation:
-        """Yield the requests of the next round, receive their answers, and return a report."""
+    def round(self, worker: Worker) -> Report:
+        """Have the worker carry out the next round, and return a report."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that changes over time, as JSON-able values."""
@@ -248,38 +207,13 @@ class Weighting(ABC):
         return f"{type(self).__name__}(target {self.target}: {rows})"
 
 
-def play(weighting: Weighting, worker: Worker) -> Report:
-    """Run one round: the worker answers the weighting's requests until it returns a report."""
-    conversation = weighting.round()
-    answer: Any = None
-    while True:
-        try:
-            request = conversation.send(answer)
-        except StopIteration as end:
-            report = end.value
-            break
-        _check(weighting, request)
-        answer = request.by(worker)
-    if not isinstance(report, Report):
-        raise UserError(
-            f"weighting {weighting.name}: expected round() to return a Report, found {report!r}"
-        )
-    return report
-
-
-def _check(weighting: Weighting, request: Any) -> None:
-    if not isinstance(request, Request):
-        raise UserError(
-            f"weighting {weighting.name}: expected round() to yield requests, found {request!r}"
-        )
-    for name in ("scales", "weights", "coefficients"):
-        numbers = np.asarray(getattr(request, name, np.zeros(len(weighting.tasks))))
-        shaped = numbers.shape == (len(weighting.tasks),) and numbers.dtype.kind in "fiu"
-        if not shaped or not np.isfinite(numbers).all():
-            raise UserError(
-                f"weighting {weighting.name}: expected {name} of {type(request).__name__} to be a "
-                f"finite number for each task, found {numbers.tolist()}"
-            )
+def checked_numbers(numbers: Sequence[float], tasks: int, what: str) -> Floats:
+    """Return the numbers as an array; raise `UserError` unless there is a finite one a task."""
+    array = np.asarray(numbers)
+    shaped = array.shape == (tasks,) and array.dtype.kind in "fiu"
+    if not shaped or not np.isfinite(array).all():
+        raise UserError(f"{what}: expected a finite number for each task, found {numbers}")
+    return array.astype(np.float64)
 
 
 def shares_of(weights: Floats) -> tuple[float, ...]:

@@ -7,15 +7,10 @@ from typing import Any
 import numpy as np
 
 from taskmix.weighting.base import (
-    Conversation,
     Floats,
-    JointResult,
-    Keep,
     Report,
-    Separate,
-    Separated,
-    Together,
     Weighting,
+    Worker,
     check_floor,
     check_fraction,
     shares_of,
@@ -73,17 +68,16 @@ class DIW(Weighting):
     def weights(self) -> Floats:
         return self._weights.copy()
 
-    def round(self) -> Conversation:
-        ones = (1.0,) * len(self.tasks)
-        alone: Separated = yield Separate(ones, self.fraction, scored=True)
+    def round(self, worker: Worker) -> Report:
+        alone = worker.separate([1.0] * len(self.tasks), self.fraction, scored=True)
         assert alone.scores is not None
         weights, best, tries = self._weights, None, 0
         while True:
-            trained: JointResult = yield Together(shares_of(weights), self.fraction)
+            trained = worker.together(shares_of(weights), self.fraction)
             tries += 1
             if best is None or trained.score > best.score:
                 best = trained
-                yield Keep()
+                worker.keep()
             if trained.score > self._previous or tries == self.tries:
                 break
             step = self.rate * 100 * (alone.scores - trained.score)

@@ -4,16 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from taskmix.weighting.base import (
-    Conversation,
-    Floats,
-    JointResult,
-    Keep,
-    Report,
-    Together,
-    Weighting,
-    check_fraction,
-)
+from taskmix.weighting.base import Floats, Report, Weighting, Worker, check_fraction
 
 
 class Joint(Weighting):
@@ -40,10 +31,10 @@ class Joint(Weighting):
     def weights(self) -> Floats:
         return np.full(len(self.tasks), 1 / len(self.tasks))
 
-    def round(self) -> Conversation:
+    def round(self, worker: Worker) -> Report:
         weights = self.weights()
-        trained: JointResult = yield Together(tuple(weights.tolist()), self.fraction)
-        yield Keep()
+        trained = worker.together(weights.tolist(), self.fraction)
+        worker.keep()
         losses = self.named(trained.losses)
         return Report(self.named(weights), losses, trained.dev_loss, tries=1)
 

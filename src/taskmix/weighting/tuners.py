@@ -2,15 +2,13 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from taskmix.weighting.base import DevLoss, DevSlope, Floats, Request, Slope
-
-Tuning = Generator[Request, Any, Floats]
+from taskmix.weighting.base import Floats, Slope, Worker
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,10 +30,11 @@ class Tuner(ABC):
     """Base class of the methods that find the α with the smallest dev loss."""
 
     @abstractmethod
-    def tune(self, lever: Lever, alphas: Floats, dev: int) -> Tuning:
-        """Yield requests, receive their answers, and return α, shape `(tasks,)`.
+    def tune(self, worker: Worker, lever: Lever, alphas: Floats, dev: int) -> Floats:
+        """Return α, shape `(tasks,)`.
 
         Args:
+            worker: evaluates mixtures of the deltas.
             lever: maps α to the coefficients of the deltas.
             alphas: the initial α, shape `(tasks,)`.
             dev: the number of dev examples.
@@ -68,11 +67,11 @@ class Descent(Tuner):
         """Return the number of steps in a round with this many dev examples."""
         return self.steps
 
-    def tune(self, lever: Lever, alphas: Floats, dev: int) -> Tuning:
+    def tune(self, worker: Worker, lever: Lever, alphas: Floats, dev: int) -> Floats:
         # v ← momentum · v + ∂L/∂α, α ← α - lr · v
         velocity = np.zeros_like(alphas)
         for turn in range(self.turns(dev)):
-            slope: Slope = yield DevSlope(lever.coefficients(alphas), self.batch, turn)
+            slope = worker.slope(lever.coefficients(alphas), self.batch, turn)
             velocity = self.momentum * velocity + lever.gradient(slope)
             alphas = alphas - self.lr * velocity
         return alphas
@@ -120,37 +119,37 @@ class ClosedForm(Tuner):
         if not (isinstance(self.reach, (int, float)) and self.reach >= 0):  # any reach is math.inf
             raise ValueError(f"tuner: reach: expected a number not below 0, found {self.reach!r}")
 
-    def tune(self, lever: Lever, alphas: Floats, dev: int) -> Tuning:
+    def tune(self, worker: Worker, lever: Lever, alphas: Floats, dev: int) -> Floats:
         # α ← α - t H⁻¹ ∂L/∂α, with the first t of 1, 1/2, 1/4, … that lowers the loss enough
         for _ in range(self.steps):
-            here: Slope = yield DevSlope(lever.coefficients(alphas))
+            here = worker.slope(lever.coefficients(alphas))
             gradient = lever.gradient(here)
-            hessian = yield from self._hessian(lever, alphas, gradient)
+            hessian = self._hessian(worker, lever, alphas, gradient)
             step = newton_step(hessian, gradient, self.reach, self.flat)
-            length = yield from self._search(lever, alphas, step, here.loss, float(gradient @ step))
+            length = self._search(worker, lever, alphas, step, here)
             if length == 0:
                 break
             alphas = alphas + length * step
         return alphas
 
-    def _hessian(self, lever: Lever, alphas: Floats, gradient: Floats) -> Tuning:
+    def _hessian(self, worker: Worker, lever: Lever, alphas: Floats, gradient: Floats) -> Floats:
         rows = []
         for direction in np.eye(len(alphas)):
-            point = lever.coefficients(alphas + self.spread * direction)
-            slope: Slope = yield DevSlope(point)
+            slope = worker.slope(lever.coefficients(alphas + self.spread * direction))
             rows.append((lever.gradient(slope) - gradient) / self.spread)
         hessian = np.array(rows)
-        return (hessian + hessian.T) / 2
+        return np.asarray(hessian + hessian.T) / 2
 
     def _search(
-        self, lever: Lever, alphas: Floats, step: Floats, loss: float, descent: float
-    ) -> Generator[Request, Any, float]:
+        self, worker: Worker, lever: Lever, alphas: Floats, step: Floats, here: Slope
+    ) -> float:
         """Return the step length by Armijo's rule; 0 if there is none."""
+        descent = float(lever.gradient(here) @ step)
         if descent >= 0:
             return 0.0
         for length in 0.5 ** np.arange(self.halvings + 1):
-            reached: float = yield DevLoss(lever.coefficients(alphas + length * step))
-            if reached <= loss + 1e-4 * length * descent:
+            reached = worker.loss(lever.coefficients(alphas + length * step))
+            if reached <= here.loss + 1e-4 * length * descent:
                 return float(length)
         return 0.0
 
