@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self
 
@@ -184,9 +185,7 @@ class Journal:
             return b""
         if self._shares is not None and step - self._shares.step < self._every:
             return b""
-        before, self._probabilities = self._probabilities, probabilities
-        if before is not None and np.array_equal(probabilities, before):
-            return b""
+        self._probabilities = probabilities
         shares = [float(f"{p:.9g}") for p in probabilities.tolist()]
         if self._shares is not None and shares == self._shares.shares:
             return b""
@@ -314,20 +313,13 @@ def _check(record: Record, opening: Opening | None) -> None:
 
 def repair(path: Path) -> int:
     """Cut off a torn last line, if there is one, and return how many bytes were cut."""
-    size = path.stat().st_size
-    with path.open("rb+") as file:
-        end = size
-        while end > 0:
-            start = max(0, end - 65536)
-            file.seek(start)
-            cut = file.read(end - start).rfind(b"\n")
-            if cut >= 0:
-                end = start + cut + 1
-                break
-            end = start
-        if end < size:
-            file.truncate(end)
-            log.warning("%s: cut off a torn last line of %d bytes", path, size - end)
+    size, end = path.stat().st_size, 0
+    if size:
+        with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+            end = content.rfind(b"\n") + 1
+    if end < size:
+        os.truncate(path, end)
+        log.warning("%s: cut off a torn last line of %d bytes", path, size - end)
     return size - end
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from taskmix.errors import unknown
 from taskmix.offpolicy.estimators import (
     ClippedImportanceSampling,
     DirectMethod,
@@ -19,7 +18,7 @@ from taskmix.offpolicy.estimators import (
     WeightedImportanceSampling,
 )
 from taskmix.offpolicy.log import Log
-from taskmix.offpolicy.sample import Sample, aligned, pooled
+from taskmix.offpolicy.sample import Sample, aligned, by_name, pooled
 from taskmix.offpolicy.target import Target, target
 from taskmix.policies import Policy
 
@@ -136,11 +135,7 @@ def _size_by_task(target: Target, sample: Sample) -> float:
 
 
 def _estimator(method: str | Estimator) -> Estimator:
-    if not isinstance(method, str):
-        return method
-    if method not in METHODS:
-        raise unknown("method", method, METHODS, "method")
-    return METHODS[method]
+    return by_name(method, METHODS, "method") if isinstance(method, str) else method
 
 
 def _warn_if_small(size: float, by_task: float, target: Target, sample: Sample) -> None:

@@ -8,13 +8,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from taskmix.errors import UserError, unknown
+from taskmix.errors import UserError
 from taskmix.offpolicy.entropy_weight import chosen_entropy_weight, closeness
 from taskmix.offpolicy.estimate import Estimate, estimate_target
 from taskmix.offpolicy.estimators import WeightedImportanceSampling
 from taskmix.offpolicy.log import Log
 from taskmix.offpolicy.phases import phase_distributions
-from taskmix.offpolicy.sample import Sample, folds_of, pooled
+from taskmix.offpolicy.sample import Sample, by_name, folds_of, pooled
 from taskmix.offpolicy.solvers import Evolution, Exact, Solver, Totals
 from taskmix.offpolicy.target import Moving, Still, Target
 from taskmix.policies import Fixed, Schedule
@@ -93,13 +93,8 @@ def estimate_improved(
     learned from the other four, by weighted importance sampling over all folds. As these policies
     are learned from a fifth less data, the estimate is rather too low.
 
-    Args:
-        logs: as in `improve`.
-        entropy_weight: as in `improve`; `auto` chooses a λ for each fold.
-        solver: as in `improve`.
-        pool: as in `improve`.
-        phases: as in `improve`.
-        confidence: the confidence level of the interval.
+    The arguments are those of `improve`, where `auto` chooses a λ for each fold, and the confidence
+    level of the interval.
     """
     learner = _Learner(entropy_weight, _solver(solver), phases)
     sample = pooled(logs, pool)
@@ -120,8 +115,6 @@ def entropy_weight(
 
 @dataclass(frozen=True)
 class _Learner:
-    """The settings of `improve`."""
-
     entropy_weight: float | Literal["auto"]
     solve: Solver
     phases: int
@@ -215,8 +208,4 @@ def _learnable(sample: Sample) -> Sample:
 
 
 def _solver(solver: str | Solver) -> Solver:
-    if not isinstance(solver, str):
-        return solver
-    if solver not in SOLVERS:
-        raise unknown("solver", solver, SOLVERS, "solver")
-    return SOLVERS[solver]
+    return by_name(solver, SOLVERS, "solver") if isinstance(solver, str) else solver

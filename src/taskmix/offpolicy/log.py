@@ -157,23 +157,22 @@ class Log:
         path = path / "journal.jsonl" if path.is_dir() else path
         tasks: list[str] = []
         steps: list[Step] = []
-        shares: list[tuple[int, list[float]]] = []
+        starts: list[int] = []
+        rows: list[list[float]] = []
         for record in read_latest(path):
             if isinstance(record, Opening):
                 tasks = record.tasks
             elif isinstance(record, Shares):
-                shares.append((len(steps), record.shares))
+                starts.append(len(steps))
+                rows.append(record.shares)
             elif isinstance(record, Step):
                 steps.append(record)
-        if not steps or not shares:
+        if not steps or not rows:
             raise UserError(f"{path}: expected draws to learn from, found none")
-        course = Course(
-            np.array([start for start, _ in shares]), np.array([row for _, row in shares])
-        )
         return cls(
             tasks,
             [step.task for step in steps],
-            course,
+            Course(np.array(starts), np.array(rows)),
             reward(steps),
             propensities=[step.p for step in steps],
             decisions=_decisions(steps),

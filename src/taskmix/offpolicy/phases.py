@@ -16,8 +16,8 @@ def phase_distributions(sample: Sample, entropy_weight: float, solve: Solver, ph
     # logger. So the reward is a function of the earlier draws of its task, not of the step. At each
     # update, the distribution maximises V + λH for the present rewards, and each task advances by
     # its expected draws.
-    curves = _Curves(sample, width=max(5.0, 2 * (_steps(sample) / len(sample.tasks)) ** 0.5))
-    draws = _steps(sample) / (phases * UPDATES)
+    curves = _Curves(sample, width=max(5.0, 2 * (_longest_run(sample) / len(sample.tasks)) ** 0.5))
+    draws = _longest_run(sample) / (phases * UPDATES)
     reached = np.zeros(len(sample.tasks))
     rows = np.empty((phases * UPDATES, len(sample.tasks)))
     for row in rows:
@@ -27,8 +27,7 @@ def phase_distributions(sample: Sample, entropy_weight: float, solve: Solver, ph
     return means
 
 
-def _steps(sample: Sample) -> int:
-    """Return the length of the longest run in the sample."""
+def _longest_run(sample: Sample) -> int:
     return int(sample.positions.max()) + 1
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,8 @@ from taskmix.errors import UserError, unknown
 from taskmix.offpolicy.log import Log
 from taskmix.policies.state import Array
 from taskmix.rng import stream
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,9 +108,13 @@ POOLS: Mapping[str, Pool] = {"own": own, "balance": balance, "last": last}
 
 def pooled(logs: Log | Sequence[Log], pool: str) -> Sample:
     """Pool one or several logs, with the tasks in the order of the first."""
-    if pool not in POOLS:
-        raise unknown("pool", pool, POOLS, "pool")
-    return POOLS[pool](aligned(logs))
+    return by_name(pool, POOLS, "pool")(aligned(logs))
+
+
+def by_name(name: str, choices: Mapping[str, T], what: str) -> T:
+    if name not in choices:
+        raise unknown(what, name, choices, what)
+    return choices[name]
 
 
 def aligned(logs: Log | Sequence[Log]) -> list[Log]:

@@ -171,8 +171,8 @@ class _Search:
     """The search for the best v, with s_k / c_k scaled to 0 ... 1 and c to a mean of 1."""
 
     def __init__(self, c: Array, s: Array, entropy_weight: float) -> None:
-        self._c = c
-        self._s = s
+        self._c, self._s = c, s
+        self._totals = Totals(c, s)
         self._weight = entropy_weight
         # From this μ on, φ' = 1 - λ μ p·c is below 0 for any p, as p·c is at least min c.
         self._most = min(2 / (entropy_weight * float(c.min())), 1e30)
@@ -191,7 +191,7 @@ class _Search:
         # φ' = 0 holds by this μ; p·(s - v c) = 0 does not yet.
         p = self._newton(self._weight * peak.b * peak.tilt, mu)
         height = peak.value + self._weight * peak.entropy
-        if p is not None and self._height(p) >= height - TOLERANCE:
+        if p is not None and objective(self._totals, p, self._weight) >= height - TOLERANCE:
             return p
         return self._bisected(peak.value, mu)
 
@@ -219,10 +219,6 @@ class _Search:
             if at_end or (self._slope(*self._tilt(after, mu)) > 0) != uphill:
                 return (v, after) if uphill else (after, v)
             v, step = after, 2 * step
-
-    def _height(self, p: Array) -> float:
-        """V(p) + λ H(p)."""
-        return float(p @ self._s / (p @ self._c)) + self._weight * entropy(p)
 
     def _slope(self, mu: float, p: Array) -> float:
         """φ'."""

@@ -116,12 +116,11 @@ class ADO(StoredPolicy):
     fit, p = μ.
 
     As in the authors' code, a task that is not in a batch repeats its previous loss in its curve.
-    The authors' batches mix tasks, and h averages the shares in the batches; here a batch has one
-    task, and h averages the distributions of the draws. L-BFGS starts from the four best points of
-    their grid instead of all 512.
+    Their batches mix tasks, and h averages the shares in the batches; here h averages the
+    distributions of the draws. L-BFGS starts from the four best points of their grid, not all 512.
 
-    By default, a penalty pushes the irreducible loss above e^0.5 = 1.65 nats. This suits language
-    models but not classifiers; `irreducible=-10` disables it.
+    By default, a penalty pushes the irreducible loss above e^0.5 = 1.65 nats, as suits language
+    models; `irreducible=-10` disables it for classifiers.
 
     Args:
         tasks: the names of the tasks.

@@ -14,10 +14,10 @@ from taskmix.run_info import RunInfo
 class Aimed(StoredPolicy):
     """Draws the target tasks equally, discounted for repeated examples, and other tasks rarely.
 
-    The targets are the tasks that a run is scored on. A batch of another task is useful only if it
-    helps the targets; without evidence of that, a batch of a target is the better choice. So, of N
-    tasks, each of the targets T has the weight w_k = (1 - rest) / |T|, and each of the others
-    w_k = rest / (N - |T|).
+    The targets are the tasks that a run is scored on. Without evidence that another task helps
+    them, a batch of a target is the better choice. So, of N tasks, each of the targets T has the
+    weight w_k = (1 - rest) / |T|, and each of the others w_k = rest / (N - |T|), so that a log of
+    the run says something about them too.
 
     Repeated examples are worth less than new ones. Muennighoff et al. (2023) found that the value
     of an example falls as exp(-R / R*) with the number R of its repetitions, where R* is about 15.
@@ -25,13 +25,9 @@ class Aimed(StoredPolicy):
 
         p_k ∝ w_k exp(-max(0, p_k E_k - 1) / R*):
 
-    a task's weight is discounted by the value of its examples in the last epoch. A large target is
-    not discounted. A tiny one is repeated a few dozen times, and its remaining probability is
-    redistributed to the other tasks, mostly to large ones. If all tasks are targets and none is
-    repeated, the policy is uniform.
-
-    The other tasks keep a small share so that `taskmix improve` and `taskmix autosem` can learn
-    about them from the log of the run.
+    a task's weight is discounted by the value of its examples in the last epoch. A tiny target is
+    repeated a few dozen times, and its remaining probability is redistributed, mostly to large
+    tasks. If all tasks are targets and none is repeated, the policy is uniform.
 
     Args:
         tasks: the names of the tasks.

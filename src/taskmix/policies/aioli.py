@@ -42,12 +42,9 @@ class Aioli(Policy):
     where A is shifted above 0 and normalised to a sum of 1. This is the rule of the authors' code;
     `ema=None` is the exponentiated gradient of their paper, w_j ← w_j exp(η Σ_i A_ij).
 
-    As A sums to 1, one task's weight is at most e^η times another's. The shift removes the sign of
-    a harmful effect. A round with a missing dev loss changes nothing.
-
     The dev losses before the first stretch are measured after the first draw of the round, which
     uses the weights of the previous round. A round costs 1 + K · `repeats` passes over the dev
-    examples.
+    examples; one with a missing dev loss changes nothing.
 
     Args:
         tasks: the names of the tasks.

@@ -145,9 +145,8 @@ class Policy(Stateful, ABC):
     its state serialises to JSON. A subclass sets `name` and implements `probabilities`. One that
     learns also implements `tell`, and lists in `_saved` the attributes that `tell` changes.
 
-    Outcomes may arrive late, out of order, or never, with other draws in between. So `tell` and
-    `due` must use `outcome.draw`, not the latest draw, and anything that is kept for outstanding
-    outcomes must be part of the state and of bounded size.
+    Outcomes may arrive late, out of order, or never. So `tell` and `due` must use `outcome.draw`,
+    not the latest draw, and whatever is kept for open draws must be saved and of bounded size.
 
     Args:
         tasks: the names of the tasks, in the order of every array.
@@ -196,9 +195,8 @@ class Policy(Stateful, ABC):
     def probabilities(self) -> Array:
         """Return the distribution of the next draw, shape `(tasks,)`.
 
-        For speed, return the same read-only array until the distribution changes: `ask` checks an
-        array only once, and the journal stores it only once. A writeable array is copied at every
-        draw.
+        For speed, return the same read-only array until the distribution changes: it is checked and
+        written to the journal only once, while a writeable array is copied at every draw.
         """
 
     def ask(self, rng: np.random.Generator) -> Draw:

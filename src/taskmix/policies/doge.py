@@ -25,14 +25,12 @@ class DoGE(StoredPolicy):
         s_i = Σ_j ⟨g_i, g_j⟩ / (mean ‖g‖ + 10⁻⁶), clipped to [0, c],
         w ← softmax(log w + λ s),    w ← (1 - ε) w + ε/K.
 
-    The authors' batches mix the tasks uniformly; at every step they compute the gradient of every
-    task and scale it by w. Here a batch has one task, drawn from a mixture of w and the uniform
-    distribution. Every `every` draws, s is measured for the task drawn; the other tasks keep their
-    last s, just as in the authors' code a task that is not in a batch keeps its gradient. Until
-    every task has been measured, draws are uniform.
+    At every step the authors compute the gradient of every task and scale it by w. Here a batch has
+    one task, drawn from a mixture of w and the uniform distribution. Every `every` draws, s is
+    measured for the task drawn; the other tasks keep their last s, as in the authors' code a task
+    that is not in a batch keeps its gradient. Until every task has been measured, w is uniform.
 
-    In the paper, the mean of w is used to train another model; `diagnostics` returns it. A negative
-    s_i counts as 0, so a harmful task loses share only when others gain it.
+    In the paper, the mean of w is used to train another model; `diagnostics` returns it.
 
     Args:
         tasks: the names of the tasks.

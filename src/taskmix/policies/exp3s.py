@@ -110,9 +110,9 @@ class Exp3S(StoredPolicy):
 
         w_k ← log[ (1 - α) exp(w_k + η r̃_k) + α/(N-1) Σ_{j≠k} exp(w_j + η r̃_j) ].
 
-    The paper divides by ρ, which is not the distribution of the draws and has no lower bound, so a
-    single weighted reward can be arbitrarily large. The divisor is the probability at the time of
-    the draw, even if the outcome arrives late. A repeated outcome of a draw is ignored.
+    The paper divides by ρ, which is not the distribution of the draws and has no lower bound. Here
+    the divisor is the probability at the time of the draw, even if the outcome arrives late. A
+    repeated outcome of a draw is ignored.
 
     Args:
         tasks: the names of the tasks.

@@ -62,7 +62,6 @@ class ODM(StoredPolicy):
     the rule in their instructions, averages m_i ← γ m_i + (1 - γ) e^loss and draws from
     p = (1 - K ε_t) m / Σ m + ε_t, without a softmax.
 
-    The reward is the loss, not its decrease, so a task that cannot be learned keeps its share.
     Averages start at 0, so a task has a low share until its first outcome after the warm-up.
 
     Args:

@@ -21,18 +21,14 @@ class Progress(StoredPolicy):
 
     Glover and Hokamp (2019) maximise the mean likelihood over tasks at the end of the budget. To
     first order, one more draw of task k adds its slope b_k: the rise of its likelihood
-    s = exp(-loss) from one draw of the task to the next. A task that has converged, or is stuck,
-    has no slope, and draws of it are wasted. So
+    s = exp(-loss) from one draw of the task to the next. So
 
         p_k = floor + (1 - N floor) √max(b_k, 0) / Σ_j √max(b_j, 0).
 
-    Slopes are measured only by drawing, so a task may look worse than it is. The square root keeps
-    the shares of such tasks from vanishing. The floor serves tasks without a slope: they may be
-    forgotten while others are drawn, or begin to rise later. The policy needs no signal but the
-    loss of the training batches.
-
-    As these losses are noisy, the slopes are those of lines fitted by least squares. Until every
-    task has two losses, only tasks with fewer than two are drawn, apart from the floor.
+    The square root and the floor serve tasks whose slopes are underestimated, or that begin to rise
+    later or are forgotten while others are drawn. As losses are noisy, the slopes are those of
+    lines fitted by least squares. Until every task has two losses, only tasks with fewer than two
+    are drawn, apart from the floor.
 
     In the paper's bandit this policy beats ORACLE, which knows how many draws each task needs but
     not when it has had them; with noisy losses it still beats RANDOM.

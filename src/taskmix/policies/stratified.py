@@ -20,23 +20,20 @@ class Stratified(Policy):
 
     Let C_k be the sum of task k's probabilities so far and n_k its draws. With independent draws
     n_k - C_k grows like √t; here it stays strictly between -1 and 1 while the distribution is
-    constant, for any number of tasks. Draws are scheduled as jobs: the j-th draw of task k may be
-    made once C_k exceeds j - 1 and must be made before C_k exceeds j. Scheduling the earliest
-    deadline first meets all deadlines (the chairman assignment problem, Tijdeman 1980). To keep
-    draws as random as possible, a task is first drawn at random, with weights proportional to the
-    part of its current job that falls into this step. Only if that draw would make some deadline
-    infeasible is the task with the earliest deadline drawn instead.
+    constant. Draws are scheduled as jobs: the j-th draw of task k may be made once C_k exceeds
+    j - 1 and must be made before C_k exceeds j. Scheduling the earliest deadline first meets all
+    deadlines (the chairman assignment problem, Tijdeman 1980). A task is first drawn at random,
+    with weights proportional to the part of its current job that falls into this step; only if
+    that would make some deadline infeasible is the task with the earliest deadline drawn instead.
 
-    If the distribution changes at every step, as with a policy that learns, no task is ever more
-    than one draw ahead, and none is behind by more than the harmonic number H_N ≤ 1 + ln N: once a
-    task is one draw behind, the task furthest behind is drawn (the cup-emptying game with N cups).
-    Both bounds assume that no probability drops to 0, as the missing draws of such a task have to
-    wait.
+    If the distribution changes, no task is ever more than one draw ahead, and none is behind by
+    more than the harmonic number H_N ≤ 1 + ln N: once a task is one draw behind, the task furthest
+    behind is drawn (the cup-emptying game with N cups). Both bounds assume that no probability
+    drops to 0, as the missing draws of such a task have to wait.
 
     Propensities are those of the policy. They are correct on average over a run, but approximate
-    for a single step: the first draw follows its distribution exactly; later draws depend on the
-    draws before them, and were off by up to 0.15 over many seeds. So use them with estimators that
-    average over a run, not with those that rely on single steps.
+    for a single step, by up to 0.15 over many seeds, as a draw depends on the draws before it. So
+    use them with estimators that average over a run.
 
     Args:
         policy: provides the distribution and learns from the outcomes.

@@ -121,11 +121,9 @@ class Thompson(Policy):
 
         (a, b) ← (1 - γ) (a, b) + γ (a₀, b₀)  for all tasks;  (a, b) ← (a + r, b + 1 - r)  for k.
 
-    The propensities of all draws of a round are those of its one decision. So importance weights
-    of single draws are unbiased, but the draws of a round are one observation, not several.
-
-    A dev score counts for the round of its draw, even if it arrives late. It is compared with the
-    score of the nearest earlier round that is known by then, and counts once.
+    All draws of a round have the propensity of its one decision, and are one observation. A dev
+    score counts once, for the round of its draw, even if it arrives late; it is compared with the
+    score of the nearest earlier round that is known by then.
 
     Args:
         tasks: the names of the tasks, including the primary task.
@@ -252,18 +250,9 @@ class Thompson(Policy):
 
         a, b = self._evidence
         low, high = betaincinv(a, b, 0.025), betaincinv(a, b, 0.975)
-        return [
-            Utility(
-                task,
-                float(a[k] / (a[k] + b[k])),
-                float(low[k]),
-                float(high[k]),
-                int(pulls),
-                float(a[k]),
-                float(b[k]),
-            )
-            for k, (task, pulls) in enumerate(zip(self.tasks, self._pulls, strict=True))
-        ]
+        columns = (a / (a + b), low, high, self._pulls, a, b)
+        rows = zip(self.tasks, *(column.tolist() for column in columns), strict=True)
+        return [Utility(*row) for row in rows]
 
     def select(self, top: int = 2, threshold: float = 0.5, credibility: float = 0.95) -> list[str]:
         """Return the primary task and the tasks that help it.

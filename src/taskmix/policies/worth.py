@@ -13,8 +13,8 @@ from taskmix.policies.signals import Signal, Skill
 from taskmix.policies.state import Array
 from taskmix.run_info import RunInfo
 
-#: The least significant difference of slopes. As slopes are tested after every draw and the kink is
-#: where the line fits best, a lower threshold would often be passed by chance.
+#: The threshold of a difference of slopes. Slopes are tested after every draw, so that a lower one
+#: would often be passed by chance.
 _STANDARD_ERRORS = 3.0
 #: A low skill is measured again when the task has this many times as many draws.
 _REMEASURE_AFTER = 1.5
@@ -25,12 +25,10 @@ _SLOWED = 0.9
 class Worth(Aimed):
     """Draws like `Aimed`, but tasks that have stopped improving less often.
 
-    The value of a batch is the product of its task's importance, the novelty of its examples, and
-    the improvement of the task. The first two are the shares a_k of `Aimed`. For the third, a line
-    with one kink is fitted to the likelihood s = exp(-loss) of a task's batches. Let b_k be the
-    rise of s per draw of the task since the kink, σ_k the standard error of b_k, and c_k the mean
-    rise over all draws of the task. Losses of different tasks are never compared. A task is in one
-    of three states:
+    A line with one kink is fitted to the likelihood s = exp(-loss) of each task's batches. Let a_k
+    be the share of `Aimed`, b_k the rise of s per draw of the task since the kink, σ_k the standard
+    error of b_k, and c_k the mean rise over all draws of the task. A task is in one of three
+    states:
 
     - Rising: it keeps its share a_k.
     - Slowed: b_k is more than three standard errors below c_k. Its share decreases,
@@ -38,20 +36,17 @@ class Worth(Aimed):
           p_k ∝ a_k min(1, (max(0, b_k) + 3 σ_k) / c_k)²
 
       A falling likelihood counts as constant: it is noise, or forgetting.
-    - Waiting: after some draws, c_k is still below three standard errors. Its losses do not show
-      whether it will rise within the budget, but its size n_k is a hint: tasks that need many
-      examples have large data sets. So the waiting tasks redistribute their total share,
-      p_k ∝ a_k √n_k, separately for the targets and the others.
+    - Waiting: after some draws, c_k is still below three standard errors. The waiting tasks
+      redistribute their total share by their sizes n_k, p_k ∝ a_k √n_k, separately for the targets
+      and the others: tasks that need many examples tend to have large data sets.
 
-    A fraction `watch` of the draws uses a_k. A task also uses a_k from its second epoch on: then a
-    low loss shows how much is memorised, not how much is left to learn, and `Aimed` already
-    discounts repeated examples.
+    A fraction `watch` of the draws uses a_k, as does a task from its second epoch on, when a low
+    loss may be memorised.
 
-    A plateau is not always the end of learning: a tagger that always predicts the most frequent
-    label has a constant loss before its score begins to rise. So the share of a slowed task
-    decreases only if its `Skill` has been measured and is at least `learned`. The skill is measured
-    on few dev examples, only for slowed tasks whose batches have at least the likelihood `learned`.
-    If it is too low, it is measured again after half as many further draws of the task.
+    A plateau is not always the end of learning: the loss of a tagger is constant while it predicts
+    the most frequent label everywhere. So the share of a slowed task decreases only if its `Skill`
+    is at least `learned`. The skill is measured on few dev examples, only for slowed tasks whose
+    batches have at least the likelihood `learned`, and again after half as many further draws.
 
     Args:
         tasks: the names of the tasks.

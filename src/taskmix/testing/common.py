@@ -37,7 +37,6 @@ NOT_RESTORED = "the restored copy goes on otherwise: its state_dict leaves somet
 
 
 def names(count: int) -> list[str]:
-    """Return names for so many tasks."""
     return [f"task{number}" for number in range(count)]
 
 

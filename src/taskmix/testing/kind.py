@@ -177,7 +177,6 @@ class KindConformance(ABC):
 
     @contextmanager
     def _encoded(self, labelled: bool = True) -> Iterator[tuple[Encoded, Sequence[Row]]]:
-        """Encode the rows in a temporary folder."""
         rows = self.rows(labelled)
         with TemporaryDirectory() as folder:
             source = _Memory(tuple(rows))

@@ -52,6 +52,7 @@ class AlphaVIL(Weighting):
     """
 
     name = "alpha_vil"
+    _saved = ("_weights",)
 
     def __init__(
         self,
@@ -130,9 +131,3 @@ class AlphaVIL(Weighting):
             # With a mean of 1, the effect of α does not depend on the round.
             weights = np.maximum(self.floor, weights / weights.mean())
         return weights
-
-    def _state(self) -> dict[str, Any]:
-        return {"weights": self._weights.tolist()}
-
-    def _load(self, state: Mapping[str, Any]) -> None:
-        self._weights = np.array(state["weights"])

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskmix.errors import UserError
+from taskmix.policies.state import Stateful
 from taskmix.records import UnitRecord, normalised
 from taskmix.run_info import RunInfo
 
@@ -142,12 +143,12 @@ class Round(UnitRecord):
         return {}  # a round trains on a fraction of the data
 
 
-class Weighting(ABC):
+class Weighting(Stateful, ABC):
     """Base class of weightings, which choose how much each task counts, to help a target task.
 
     A subclass sets `name` and implements `weights` and `round`, which has a `Worker` train and
     evaluate. It holds no tensors, and changes its state only at the end of a round, so that an
-    interrupted round can be repeated.
+    interrupted round can be repeated; it lists in `_saved` the attributes that a round changes.
 
     Args:
         tasks: the names of the tasks, in the order of every array.
@@ -190,12 +191,6 @@ class Weighting(ABC):
         if saved != (self.tasks, self.target):
             raise ValueError(f"state: expected {(self.tasks, self.target)}, found {saved}")
         self._load(state)
-
-    def _state(self) -> dict[str, Any]:
-        return {}
-
-    def _load(self, state: Mapping[str, Any]) -> None:  # noqa: B027 (a baseline has no state)
-        """Restore `_state`."""
 
     def named(self, values: Floats) -> dict[str, float]:
         """Return the values by task name."""

@@ -1,8 +1,7 @@
 """Discriminative Importance Weighting."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -42,6 +41,7 @@ class DIW(Weighting):
     """
 
     name = "diw"
+    _saved = ("_weights", "_previous")
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class DIW(Weighting):
         check_fraction(fraction)
         self.rate, self.tries, self.floor, self.fraction = rate, tries, floor, fraction
         self._weights = np.ones(len(self.tasks))
-        self._previous = -math.inf
+        self._previous: float | None = None  # the score that the last round kept
 
     def weights(self) -> Floats:
         return self._weights.copy()
@@ -78,7 +78,8 @@ class DIW(Weighting):
             if best is None or trained.score > best.score:
                 best = trained
                 worker.keep()
-            if trained.score > self._previous or tries == self.tries:
+            improved = self._previous is None or trained.score > self._previous
+            if improved or tries == self.tries:
                 break
             step = self.rate * 100 * (alone.scores - trained.score)
             weights = np.maximum(self.floor, weights + step)
@@ -90,11 +91,3 @@ class DIW(Weighting):
             norms=self.named(alone.norms),
             tries=tries,
         )
-
-    def _state(self) -> dict[str, Any]:
-        previous = self._previous if math.isfinite(self._previous) else None
-        return {"weights": self._weights.tolist(), "previous": previous}
-
-    def _load(self, state: Mapping[str, Any]) -> None:
-        self._weights = np.array(state["weights"])
-        self._previous = -math.inf if state["previous"] is None else state["previous"]
