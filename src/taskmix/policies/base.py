@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from taskmix.errors import UserError
 from taskmix.policies.signals import Signal
-from taskmix.policies.state import Array, Stateful
+from taskmix.policies.state import Array
 from taskmix.records import UnitRecord
 from taskmix.run_info import RunInfo
+from taskmix.stateful import Stateful
 
 T = TypeVar("T")
 _FLOAT64 = np.dtype(np.float64)

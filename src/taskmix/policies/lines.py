@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from taskmix.policies.state import Array, Stateful
+from taskmix.policies.state import Array
+from taskmix.stateful import Stateful
 
 #: The forgetting factors of `FittedLines`, from about two hundred draws to the last two. Of lines
 #: with equal forecast errors the first is used, which averages the most draws.

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskmix.errors import UserError
-from taskmix.policies.state import Stateful
 from taskmix.records import UnitRecord, normalised
 from taskmix.run_info import RunInfo
+from taskmix.stateful import Stateful
 
 Floats = NDArray[np.float64]
 
