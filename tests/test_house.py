@@ -13,7 +13,8 @@ SOURCE = Path(taskmix.__file__).parent
 
 # Each line may use itself and the lines above it. Rooms on one line do not use each other.
 ORDER = [
-    ["errors", "files", "records", "run_info", "rng", "stateful", "tables"],
+    ["errors", "files", "records", "run_info", "rng", "tables"],
+    ["stateful"],
     ["tasks"],
     ["models"],
     ["uncertainty"],
