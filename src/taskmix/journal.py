@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any, Literal, NoReturn, Self
+from typing import Any, BinaryIO, Literal, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -233,30 +233,64 @@ def read(path: Path | str) -> Iterator[Record]:
 
     Fields and kinds of records that a later version added are ignored.
     """
-    path = Path(path)
-    try:
-        file = path.open("rb")
-    except FileNotFoundError:
-        raise UserError(f"{path}: expected a journal, found no such file") from None
-    except OSError as error:
-        raise UserError(f"{path}: expected a journal, {error.strerror}") from None
-    opening: Opening | None = None
-    with file:
-        for number, line in enumerate(file, 1):
-            if not line.endswith(b"\n"):
-                log.warning("%s: line %d was torn off; it is left out", path, number)
-                return
-            try:
-                record = _parse(line)
-                if isinstance(record, Opening):
-                    opening = record
-                elif record is not None:
-                    _check(record, opening)
-            except (ValueError, TypeError, KeyError) as error:
-                why = f"found {explain(error)}" if isinstance(error, ValidationError) else error
-                raise UserError(f"{path}, line {number}: expected a record, {why}") from None
-            if record is not None:
-                yield record
+    tail = Tail(path)
+    yield from tail.records()
+    if tail.torn:
+        log.warning("%s: line %d was torn off; it is left out", path, tail.lines + 1)
+
+
+class Tail:
+    """Reads a journal that may still grow: each call yields the records since the last one.
+
+    A line without its end is left for the next call. If the file has become shorter, because its
+    run was resumed from a checkpoint, reading starts again from the first line.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.position = 0  # in bytes
+        self.lines = 0
+        self.torn = False
+        self._opening: Opening | None = None
+
+    def records(self) -> Iterator[Record]:
+        """Yield the records that were written since the last call."""
+        with self._open() as file:
+            if self.position > os.fstat(file.fileno()).st_size:
+                self.position, self.lines = 0, 0
+            file.seek(self.position)
+            self.torn = False
+            for line in file:
+                if not line.endswith(b"\n"):
+                    self.torn = True
+                    return
+                record = self._record(line)
+                self.position += len(line)
+                self.lines += 1
+                if record is not None:
+                    yield record
+
+    def _open(self) -> BinaryIO:
+        try:
+            return self.path.open("rb")
+        except FileNotFoundError:
+            raise UserError(f"{self.path}: expected a journal, found no such file") from None
+        except OSError as error:
+            raise UserError(f"{self.path}: expected a journal, {error.strerror}") from None
+
+    def _record(self, line: bytes) -> Record | None:
+        try:
+            record = _parse(line)
+            if isinstance(record, Opening):
+                self._opening = record
+            elif record is not None:
+                _check(record, self._opening)
+        except (ValueError, TypeError, KeyError) as error:
+            why = f"found {explain(error)}" if isinstance(error, ValidationError) else error
+            raise UserError(
+                f"{self.path}, line {self.lines + 1}: expected a record, {why}"
+            ) from None
+        return record
 
 
 def read_latest(path: Path | str) -> list[Record]:

@@ -169,7 +169,8 @@ class Resolved(Section):
     sizes: dict[str, int] = {}  # noqa: RUF012
 
 
-OF_MACHINE = ("data", "device", "code")
+TRACKERS = ("tensorboard", "wandb", "mlflow", "trackio")
+OF_MACHINE = ("data", "device", "code", "track")
 """Keys in which the runs of a study may differ from machine to machine."""
 DEFAULT_POLICY = "worth"
 """The policy of a run that names no decider."""
@@ -202,6 +203,8 @@ class RunConfig(_Deciders):  # type: ignore[misc]
         deterministic: use only deterministic algorithms, on a GPU too.
         ranks: the division of work among several ranks.
         device: the device; `auto` is the fastest one.
+        track: trackers that log the run (`tensorboard`, `wandb`, `mlflow`, `trackio`): a name, a
+            mapping of a name and options, or a list of these.
         data: the folder of the catalogue's files; None means the environment's TASKMIX_DATA.
         code: the folder from which a user's classes are imported: that of the run file.
         resolved: facts that the run determined at its start; only in the run.yaml of a run folder.
@@ -225,6 +228,7 @@ class RunConfig(_Deciders):  # type: ignore[misc]
     deterministic: bool = False
     ranks: Sharing = Sharing()
     device: str = "auto"
+    track: tuple[dict[str, Any], ...] = ()
     data: str | None = None
     code: str | None = None
     resolved: Resolved | None = None
@@ -254,6 +258,17 @@ class RunConfig(_Deciders):  # type: ignore[misc]
             if not (isinstance(name, str) and re.fullmatch(NAME, name)):
                 raise ValueError(f"as: expected a name of letters, digits and ._+-, found {name!r}")
         return spec
+
+    @field_validator("track", mode="before")
+    @classmethod
+    def _expand_track(cls, value: Any) -> Any:
+        specs = value if isinstance(value, (list, tuple)) else [] if value is None else [value]
+        named = [{"name": spec} if isinstance(spec, str) else spec for spec in specs]
+        for spec in named:
+            name = spec.get("name") if isinstance(spec, Mapping) else None
+            if name not in TRACKERS:
+                raise ValueError(f"expected {' or '.join(TRACKERS)}, found {name or spec!r}")
+        return named
 
     @field_validator("objective", mode="before")
     @classmethod
@@ -294,8 +309,9 @@ class RunConfig(_Deciders):  # type: ignore[misc]
     @model_serializer(mode="wrap")
     def _without_an_empty_section(self, handler: SerializerFunctionWrapHandler) -> Any:
         values = handler(self)
-        if values.get("resolved", "") is None:
-            del values["resolved"]
+        for key in ("resolved", "track"):
+            if key in values and not values[key]:
+                del values[key]
         return values
 
     @property
@@ -366,6 +382,6 @@ def dump(config: RunConfig) -> str:
 
 
 def asked_for(config: RunConfig) -> RunConfig:
-    """Return the configuration without its resolved facts."""
-    asked: RunConfig = config.model_copy(update={"resolved": None})
+    """Return the configuration without its resolved facts, and without trackers."""
+    asked: RunConfig = config.model_copy(update={"resolved": None, "track": ()})
     return asked

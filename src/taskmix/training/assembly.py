@@ -34,6 +34,7 @@ from taskmix.training.prepare import (
     run_info_of,
     texts_of,
 )
+from taskmix.training.tracking import check_trackers
 from taskmix.training.watching import Watchers
 
 
@@ -78,6 +79,7 @@ def prepare_run(
 ) -> PreparedRun:
     """Read a run's data and check its configuration; revisions in `resolved` are used again."""
     pick_device(config.device)
+    check_trackers(config)
     resolved = _find_revisions(config, model)
     config = _with(config, resolved)
     tasks = resolve(config, python_tasks)

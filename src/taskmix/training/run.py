@@ -28,6 +28,7 @@ from taskmix.training.prepare import Tasks, by_name
 from taskmix.training.ranks import Ranks, joined
 from taskmix.training.session import Session
 from taskmix.training.stopping import stoppable
+from taskmix.training.tracking import tracked
 from taskmix.training.watching import Watcher, Watchers
 
 
@@ -72,7 +73,8 @@ def run(
         ranks.agreed(lambda: _make_folder(folder))
         with _locked(folder, ranks):
             ranks.agreed(lambda: _begin(folder, parts.config))
-            return Session(folder, parts, watching, ranks).start()
+            with tracked(parts.config, folder, watching, ranks) as all_watchers:
+                return Session(folder, parts, all_watchers, ranks).start()
 
 
 def _begin(folder: Path, config: RunConfig) -> None:
@@ -129,9 +131,10 @@ def resume_run(
             config = config_of(folder)
             parts = ranks.in_turn(lambda: assemble(config, by_name(tasks), model, cache, watching))
             ranks.agreed(lambda: sweep(folder, folder / CHECKPOINTS))
-            session = Session(folder, parts, watching, ranks)
             snapshot = ranks.together(lambda: checkpoints.load_newest(folder / CHECKPOINTS))
-            return session.start() if snapshot is None else session.go_on(snapshot)
+            with tracked(config, folder, watching, ranks) as all_watchers:
+                session = Session(folder, parts, all_watchers, ranks)
+                return session.start() if snapshot is None else session.go_on(snapshot)
 
 
 def configured(config: RunConfig | Mapping[str, Any] | str | Path, tasks: Tasks = ()) -> RunConfig:
