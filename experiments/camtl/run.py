@@ -1,4 +1,4 @@
-"""CA-MTL (Pilault et al. 2021) in our numbers: Table 1's ladder, Figure 7's question, SciTail.
+"""CA-MTL (Pilault et al. 2021) in our numbers: Table 1's ladder, Figure 7, SciTail, the start.
 
     python -m experiments.camtl.run [--seeds 1 2 3] [--table]
 
@@ -21,15 +21,20 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import torch
+
 from experiments.shared import Outcomes, command_line, held, publish, spread
 from taskmix import RunConfig, run
 from taskmix.config import changed
 from taskmix.journal import Opening, SelectionStep, Step, read
+from taskmix.models.multitask import MultiTaskModel
 from taskmix.studies.adapt import adapt
 from taskmix.studies.analyse import task_sigma
 from taskmix.tasks.parts import rows_of
+from taskmix.training.evaluation import evaluate
 from taskmix.training.folder import CHECKPOINTS, JOURNAL, RUN, Finished, config_of
-from taskmix.training.prepare import resolve
+from taskmix.training.inference import load_run
+from taskmix.training.prepare import read_split, resolve
 from taskmix.training.run import resume_run
 
 GLUE = [f"glue/{name}" for name in ("cola", "sst2", "mrpc", "stsb", "rte", "qnli", "mnli", "qqp")]
@@ -48,7 +53,12 @@ RUNGS: dict[str, tuple[str, ...]] = {
 }
 STAGES = {"glue": GLUE, "all": GLUE + SUPERGLUE + OTHERS}
 FRACTIONS = (0.01, 0.1)
-STUDIES = ("ladder", "figure7", "scitail")
+STARTS = ((1.0, 1), (1.0, 3), (1.0, 10), (0.02, 10))
+"""Standard deviations of the initial task embeddings, and factors of the learning rate."""
+START_TASKS = ["glue/sst2", "glue/mrpc", "glue/stsb", "glue/qnli"]
+START_FROZEN = {"half": 3, "all": 6}
+START_STEPS, START_EXAMPLES, START_LENGTH = 120, 200, 64
+STUDIES = ("start", "ladder", "figure7", "scitail")
 
 
 @dataclass(frozen=True)
@@ -160,6 +170,52 @@ class Study:
         steps = self.options.steps * len(tasks) // len(GLUE)
         for arm, parts in (("plain", ()), ("conditioned", RUNGS["bottleneck"])):
             self.train(self.config(tasks, parts, seed, steps), "figure7", f"{arm}-all")
+
+    def start(self, seed: int) -> None:
+        """Plain and conditioned models with four starts, half and all of the layers frozen."""
+        for frozen, count in START_FROZEN.items():
+            self.train(self.start_config(seed, {"freeze": count}), "start", f"{frozen}-plain")
+            for embedding, factor in STARTS:
+                arm = f"{frozen}-{embedding:g}-{factor:g}"
+                conditional = {"freeze": count, "embedding_start": embedding}
+                config = self.start_config(seed, {"conditional": conditional}, factor)
+                self.train(config, "start", arm)
+                self.shuffle("start", arm, seed)
+
+    def start_config(self, seed: int, model: dict[str, Any], factor: float = 1) -> RunConfig:
+        steps = min(START_STEPS, self.options.steps)
+        config = self.config(START_TASKS, (), seed, steps)
+        values = {
+            "model": {"encoder": "minilm", "max_length": START_LENGTH, **model},
+            "optimizer": {"lr": 1e-4, "conditional_factor": factor},
+            "evaluate": {
+                "examples": min(START_EXAMPLES, self.options.examples),
+                "every": steps,
+            },
+        }
+        return changed(config, values, "start")
+
+    def shuffle(self, study: str, arm: str, seed: int) -> None:
+        """Score the kept model with the id of the next task for every sequence."""
+        name = f"{arm}-shuffled"
+        folder = self.folder(study, arm, seed)
+        if self.done(study, name, seed):
+            return
+        config, trained = config_of(folder), load_run(folder)
+        model = trained.model
+        assert isinstance(model, MultiTaskModel)
+        tasks = list(model.kinds)
+        model._ids = {task: (number + 1) % len(tasks) for number, task in enumerate(tasks)}
+        scores = {}
+        for task in tasks:
+            split = read_split(trained.task(task), "dev", trained.tokenizer, None)
+            split = split.at_most(config.evaluate.examples)
+            result = evaluate(
+                model, trained.task(task), split, 64, torch.device("cpu"), bfloat16=True
+            )
+            scores[task] = result.score
+        outcome = Outcome(study, name, seed, scores, 0, 0, 0, 0.0, 0.0)
+        self.outcomes.add(f"{study}-{name}-{seed}", asdict(outcome))
 
     def scitail(self, seed: int) -> None:
         """Few-shot SciTail: adapted from the ladder's model, and the encoder alone."""

@@ -30,7 +30,7 @@ def adapted(spec: ModelSpec, kinds: Mapping[str, Kind], seed: int) -> MultiTaskM
         add_task(model, spec, name, kind, row=adapt.row, head=adapt.head, seed=seed)
         encoder.model.task_embeddings.row(name).requires_grad_()
         model.heads[key(name)].requires_grad_()
-    model.frozen = encoder.frozen()
+    model.find_frozen()
     return model
 
 

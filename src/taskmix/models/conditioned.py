@@ -60,6 +60,7 @@ class _FixedLayers(Frozen):
         self._above = list(model.conditions)[len(fixed) :] if fixed else []
         modules = chain(below, *fixed) if fixed else []
         self._modules = [m for module in modules for m in module.modules()]
+        self._without_dropout = Frozen(model.encoder)._modules
         self._task_embeddings = model.task_embeddings
         parameters = (p for module in self._modules for p in module.parameters())
         self._by_task = any(id(p) not in pretrained for p in parameters)

@@ -34,8 +34,8 @@ class Frozen:
     """The lower layers of an encoder that training does not change, as one fixed function.
 
     The output of a fixed function for an example can be cached: scoring computes it, and training
-    starts from it. A fixed function has no dropout either; `disable_dropout` turns it off. An
-    encoder in which anything but layers is trained has no frozen part.
+    starts from it. A fixed function has no dropout; `disable_dropout` turns it off. An encoder in
+    which anything but layers is trained has no frozen part.
     """
 
     def __init__(self, encoder: nn.Module) -> None:
@@ -48,6 +48,7 @@ class Frozen:
         self._above = stack[len(self._layers) :]
         above = {id(m) for layer in self._above for m in layer.modules()}
         self._modules = [m for m in encoder.modules() if id(m) not in above] if self._layers else []
+        self._without_dropout = self._modules
 
     def __len__(self) -> int:
         return len(self._layers)
@@ -58,8 +59,8 @@ class Frozen:
         return False
 
     def disable_dropout(self) -> None:
-        """Turn off dropout in the frozen layers, which `train` has turned on."""
-        for module in self._modules:
+        """Turn off dropout in the layers that are not trained, which `train` has turned on."""
+        for module in self._without_dropout:
             module.training = False
 
     def state(self) -> Iterator[Tensor]:

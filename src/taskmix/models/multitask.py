@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from taskmix.models.encoders import Encoder, Representation
 from taskmix.models.exported import marked
+from taskmix.models.frozen import Frozen
 from taskmix.models.spec import ModelSpec
 from taskmix.rng import seed_for
 from taskmix.tasks.batches import FROZEN_STATES, Batch, TaskItems
@@ -23,7 +24,13 @@ class MultiTaskModel(nn.Module):
     A batch of several tasks passes through the encoder once, and each head is applied to its own
     items. A head's initial weights depend on the seed and the task's name, not on the other tasks.
     Tasks that generate have no head: they share that of the language model which the encoder is.
-    The encoder's frozen layers have no dropout, and do not run on a batch that holds their output.
+
+    In training, dropout is off in the embeddings and layers whose own weights are not trained, and
+    on elsewhere. Frozen layers without trained modules below them are then a fixed function, which
+    does not run on a batch that holds its output. The rule is the same for a conditioned encoder,
+    although conditional modules inside its frozen layers are trained: two models that differ only
+    in their conditional parts have the same dropout. With the spec's `frozen_dropout`, dropout is
+    on everywhere, as in the code of Pilault et al. (2021), and no output can be reused.
 
     Args:
         encoder: shared by all tasks.
@@ -37,7 +44,8 @@ class MultiTaskModel(nn.Module):
     ) -> None:
         super().__init__()
         self.encoder = encoder
-        self.frozen = encoder.frozen()
+        self.frozen_dropout = spec.frozen_dropout
+        self.find_frozen()
         self.kinds = dict(kinds)
         self._ids = {name: number for number, name in enumerate(kinds)}
         heads = {
@@ -74,6 +82,10 @@ class MultiTaskModel(nn.Module):
         if kind.reads != "vocabulary":
             self.heads[key(name)] = _head(self.encoder, kind, spec, name, seed)
 
+    def find_frozen(self) -> None:
+        """Find the layers that are a fixed function; call it after a change of what is trained."""
+        self.frozen = Frozen(nn.Module()) if self.frozen_dropout else self.encoder.frozen()
+
     def task_id(self, task: str) -> int:
         """Return the index of a task in the input `task_ids`."""
         return self._ids[task]
@@ -103,7 +115,6 @@ class MultiTaskModel(nn.Module):
         return logits
 
     def train(self, mode: bool = True) -> Self:
-        """Turn dropout on or off, except in the frozen layers."""
         super().train(mode)
         self.frozen.disable_dropout()
         return self

@@ -1,6 +1,7 @@
 """The sections of a run file about the model."""
 
 from collections.abc import Mapping
+from math import inf
 from typing import Any, Literal, get_args
 
 from pydantic import (
@@ -70,6 +71,8 @@ class ConditionalSpec(Section):
         bottleneck_width: hidden units of a bottleneck; a third of the encoder's width if None.
         start: standard deviation of the generators' initial weights. 0 leaves the pretrained
             function unchanged; the paper's code has 0.02.
+        embedding_start: standard deviation of the task embeddings' initial values; the paper's code
+            has 0.02.
     """
 
     parts: tuple[str, ...] = PARTS
@@ -81,6 +84,7 @@ class ConditionalSpec(Section):
     per_head: bool = False
     bottleneck_width: int | None = None
     start: float = 0.0
+    embedding_start: float = 1.0
 
     @field_validator("parts")
     @classmethod
@@ -102,8 +106,13 @@ class ConditionalSpec(Section):
             value = getattr(self, name)
             if isinstance(value, int) and value < 1:
                 raise UserError(f"{name}: expected at least 1, found {value}")
-        if self.start < 0:
+        if not 0 <= self.start < inf:
             raise UserError(f"start: expected a standard deviation >= 0, found {self.start}")
+        if not 0 < self.embedding_start < inf:
+            raise UserError(
+                "embedding_start: expected a standard deviation above 0, "
+                f"found {self.embedding_start}"
+            )
         return self
 
     def layers_frozen(self, layers: int) -> int:
@@ -187,6 +196,7 @@ class ModelSpec(Section):
         layers: use only this many of the lower layers; all if None.
         freeze: how many of the lower layers, with the embeddings, are not trained. A conditioned
             encoder is frozen by `conditional.freeze`.
+        frozen_dropout: whether frozen layers have dropout in training; see `MultiTaskModel`.
         conditional: conditions the encoder on the task, as in Pilault et al. (2021): `true`, or the
             arguments of `ConditionalSpec`.
         causal: the encoder is a causal language model with its own head, which all tasks that
@@ -215,6 +225,7 @@ class ModelSpec(Section):
     given: str | None = None
     layers: int | None = Field(default=None, ge=1)
     freeze: int = Field(default=0, ge=0)
+    frozen_dropout: bool = False
     conditional: ConditionalSpec | None = None
     causal: bool = False
     lora: LoraSpec | None = None

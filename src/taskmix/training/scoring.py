@@ -15,6 +15,7 @@ from taskmix.selection import Selector, example_scores
 from taskmix.tasks.batches import Batch, Cut, TaskItems
 from taskmix.training.engine import Engine
 from taskmix.uncertainty import predictive_samples
+from taskmix.uncertainty.dropout import dropout_modules
 
 RESIDUAL_RATE = 0.1  # weight of the latest candidates in a regression's running squared error
 
@@ -40,7 +41,7 @@ class Scorer:
         self._engine = engine
         self._kinds = {name: task.kind for name, task in engine.tasks.items()}
         self._score = selector.score
-        self._passes = selector.passes if _drops(engine.model) else 1
+        self._passes = selector.passes if dropout_modules(engine.model) else 1
         self._frozen: Frozen = getattr(engine.model, "frozen", None) or Frozen(nn.Identity())
         # Before anything is known, a regression's squared error is its labels' variance.
         self._residuals = {n: 1.0 for n, kind in self._kinds.items() if kind.name == "regress"}
@@ -117,8 +118,3 @@ class Scorer:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._residuals = dict(state["residuals"])
-
-
-def _drops(model: nn.Module) -> bool:
-    kinds = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
-    return any(isinstance(module, kinds) and module.p > 0 for module in model.modules())

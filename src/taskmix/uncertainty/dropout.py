@@ -26,9 +26,10 @@ def consistent_dropout(model: "nn.Module", seed: int, number: int) -> Iterator[N
     Gal and Ghahramani (2016), with fixed masks as in Kirsch et al. (2019). Every `nn.Dropout` drops
     the same features for all examples, positions and mini-batches, which is the same as removing
     columns of the next weight matrix; `nn.Dropout1d`, `2d` and `3d` drop channels. A mask depends
-    only on the seed, the pass and the module's name. The model is otherwise in evaluation mode, and
-    attention probabilities are not dropped, as this corresponds to no weights. At the end, the mode
-    of every module and the random state are restored.
+    only on the seed, the pass and the module's name. A module drops if `model.train()` turns it on,
+    so frozen layers drop as in training. The model is otherwise in evaluation mode, and attention
+    probabilities are not dropped, as this corresponds to no weights. At the end, the mode of every
+    module and the random state are restored.
 
     Args:
         model: any module.
@@ -44,16 +45,16 @@ def consistent_dropout(model: "nn.Module", seed: int, number: int) -> Iterator[N
     """
     import torch
 
+    dropping = dropout_modules(model)
     modes = [(module, module.training) for module in model.modules()]
     devices = {p.device for p in model.parameters() if p.device.type == "cuda"}
     hooks = []
     with torch.random.fork_rng(devices=list(devices)):
         try:
             model.eval()
-            for name, module in model.named_modules():
-                if (axis := _features(module)) is not None:
-                    drop = _dropper(float(module.p), axis, seed, number, name)
-                    hooks.append(module.register_forward_hook(drop))
+            for name, (module, axis) in dropping.items():
+                drop = _dropper(float(module.p), axis, seed, number, name)
+                hooks.append(module.register_forward_hook(drop))
             yield
         finally:
             for hook in hooks:
@@ -62,15 +63,21 @@ def consistent_dropout(model: "nn.Module", seed: int, number: int) -> Iterator[N
                 module.training = training
 
 
-def _features(module: "nn.Module") -> int | None:
-    """Return the axis of a dropout module's features; None if the module never drops any."""
+def dropout_modules(model: "nn.Module") -> dict[str, tuple[Any, int]]:
+    """Return the modules that drop features in training, by name, and the axis of the features."""
     from torch import nn
 
-    if isinstance(module, nn.Dropout):
-        return -1 if module.p > 0 else None
-    if isinstance(module, nn.Dropout1d | nn.Dropout2d | nn.Dropout3d):
-        return 1 if module.p > 0 else None
-    return None
+    kinds = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
+    modes = [(module, module.training) for module in model.modules()]
+    model.train()
+    dropping = {
+        name: (module, -1 if isinstance(module, nn.Dropout) else 1)
+        for name, module in model.named_modules()
+        if isinstance(module, kinds) and module.training and module.p > 0
+    }
+    for module, training in modes:
+        module.training = training
+    return dropping
 
 
 def _dropper(

@@ -54,8 +54,8 @@ def condition(
         freeze: the lower layers that are not trained: a count, or a share such as 0.5.
         seed: of the new modules' initial weights. Those of a module depend on its part and layer,
             those of a task embedding on the task's name, and neither on the other modules.
-        options: `rank`, `layout`, `alignment`, `blocks`, `per_head`, `bottleneck_width` and
-            `start`, as in `ConditionalSpec`.
+        options: `rank`, `layout`, `alignment`, `blocks`, `per_head`, `bottleneck_width`, `start`
+            and `embedding_start`, as in `ConditionalSpec`.
 
     >>> import torch
     >>> from transformers import BertConfig, BertModel
@@ -84,7 +84,7 @@ def build(
     count = spec.layers_frozen(layers)
     result = ConditionalEncoder(
         without_pooler(encoder),
-        TaskEmbeddings(tasks, width, seed),
+        TaskEmbeddings(tasks, width, seed, spec.embedding_start),
         _alignment(encoder, spec, seed),
         [_layer(encoder, spec, number, layers, seed) for number in range(layers)],
         spec,

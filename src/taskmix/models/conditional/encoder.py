@@ -177,7 +177,8 @@ class ConditionalEncoder(nn.Module):
         if isinstance(row, str):
             row = self.task_embeddings.row(row)
         elif row is None:
-            row = random_row(task, self.task_embeddings.width, seed)
+            width, start = self.task_embeddings.width, self.spec.embedding_start
+            row = random_row(task, width, seed, start)
         self.task_embeddings.append(task, row)
         return self.task_embeddings.row(task)
 

@@ -28,22 +28,22 @@ class TaskEmbeddings(nn.Module):
     """The table z of task embeddings; every row is a parameter of its own, named by its task.
 
     So a new row can train while the old ones keep every bit, and a row is found by its name among
-    saved weights when the tasks have changed. A row's initial values are N(0, 1) and depend on the
-    seed and the task's name alone. (The paper's code has N(0, 0.02) and one shared d x d matrix
-    behind it; here every generator reads the row itself.)
+    saved weights when the tasks have changed. A row's initial values are normal with the standard
+    deviation `start` and depend on the seed and the task's name alone. (The paper's code starts at
+    0.02 and has one shared d x d matrix behind the rows; here a generator reads the row itself.)
 
     >>> table = TaskEmbeddings(["cola", "rte"], width=4)
     >>> table(torch.tensor([1, 1, 0])).shape
     torch.Size([3, 4])
     """
 
-    def __init__(self, tasks: Sequence[str], width: int, seed: int = 0) -> None:
+    def __init__(self, tasks: Sequence[str], width: int, seed: int = 0, start: float = 1.0) -> None:
         super().__init__()
         if not tasks or len(set(tasks)) < len(tasks):
             raise UserError(f"tasks: expected at least one name, each once, found {list(tasks)}")
         self.width = width
         self.tasks = tuple(tasks)
-        rows = {row_name(task): random_row(task, width, seed) for task in tasks}
+        rows = {row_name(task): random_row(task, width, seed, start) for task in tasks}
         self.rows = nn.ParameterDict(rows)
 
     def forward(self, task_ids: Tensor) -> Tensor:
@@ -106,10 +106,10 @@ def row_name(task: str) -> str:
     return f"z_{key(task)}"
 
 
-def random_row(task: str, width: int, seed: int) -> nn.Parameter:
-    """Return a task's initial row: N(0, 1), from the seed and the name."""
+def random_row(task: str, width: int, seed: int, start: float) -> nn.Parameter:
+    """Return a task's initial row, from the seed and the name."""
     generator = torch.Generator().manual_seed(seed_for(seed, "conditional", "task", task))
-    return nn.Parameter(torch.randn(width, generator=generator, device="cpu"))
+    return nn.Parameter(start * torch.randn(width, generator=generator, device="cpu"))
 
 
 class Film(nn.Module):
