@@ -77,6 +77,17 @@ def test_it_chooses_as_the_rule_is_written(rule, transcribed):
         assert places(selection) == transcribed(probabilities, 6)
 
 
+def test_a_task_may_get_the_scores_of_another_by_position_as_in_the_code():
+    scores = random_scores(1, each=6) | {"stsb": np.full(4, 0.9)}
+    selector = MTUncertainty(TASKS, batch=6, scores_from={"stsb": "rte"})
+    [selection] = selector.choose(scores)
+    [expected] = MTUncertainty(TASKS, batch=6).choose(scores | {"stsb": scores["rte"][:4]})
+    assert places(selection) == places(expected)
+    assert selection.candidates["stsb"] == 4
+    with pytest.raises(UserError, match="scores_from: unknown task 'mrpc'"):
+        MTUncertainty(TASKS, batch=6, scores_from={"stsb": "mrpc"})
+
+
 def test_the_code_favours_the_task_that_is_uncertain_on_the_whole():
     scores = {"calm": np.array([0.9, 0.1, 0.1]), "torn": np.array([0.8, 0.8, 0.8])}
     [paper] = MTUncertainty(["calm", "torn"], batch=1, rule="paper").choose(scores)

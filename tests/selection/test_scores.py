@@ -1,4 +1,5 @@
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -42,7 +43,30 @@ def test_a_regression_that_is_far_off_scores_higher():
     means = np.zeros((4, 1, 1))
     scores = [example_scores(means, residual=r)[0] for r in (0.0, 0.2, 0.7, 1.0, 3.0)]
     assert scores == sorted(scores)
-    assert scores[-1] == 1
+    assert scores[-1] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("score", ["entropy", "bald"])
+@pytest.mark.parametrize("residual", [0.1, 1.0, 5.0])
+def test_candidates_of_a_regression_are_ranked_however_little_is_learned(score, residual):
+    means = np.random.default_rng(3).normal(0, 0.4, (8, 32, 1))
+    scores = example_scores(means, score, residual)
+    assert len(set(scores)) == 32
+    assert np.all((scores >= 0) & (scores < 1))
+
+
+def test_a_regression_is_scored_by_its_probabilities_of_five_equally_likely_intervals():
+    means, residual = np.random.default_rng(4).normal(0, 1, (3, 6, 1)), 0.3
+    expected = []
+    for example in range(6):
+        p = [0.0] * 5
+        for number in range(3):
+            gaussian = NormalDist(means[number, example, 0], math.sqrt(residual))
+            edges = [-9.0, *(NormalDist().inv_cdf(k / 5) for k in range(1, 5)), 9.0]
+            for k in range(5):
+                p[k] += (gaussian.cdf(edges[k + 1]) - gaussian.cdf(edges[k])) / 3
+        expected.append(-sum(q * math.log(q) for q in p) / math.log(5))
+    np.testing.assert_allclose(example_scores(means, residual=residual), expected, atol=1e-9)
 
 
 def test_tensors_are_scored_alike(samples):

@@ -15,6 +15,7 @@ from taskmix.tasks.batches import FROZEN_STATES
 from taskmix.training.assembly import tokenizer_of
 from taskmix.training.engine import Engine
 from taskmix.training.prepare import prepare, resolve
+from taskmix.training.scoring import Scorer
 from taskmix.training.selecting import SelectionDriver
 from taskmix.uncertainty import predictive_samples
 
@@ -125,6 +126,23 @@ def test_without_dropout_the_same_examples_are_chosen_as_in_the_published_way(ma
     ours, theirs = make(dropout=False, rule=rule), make(dropout=False, rule=rule)
     [chosen] = ours.select(1)
     assert by_task(chosen) == published(theirs)
+
+
+def test_the_mean_uncertainty_of_each_task_is_written_down_when_candidates_are_scored(make):
+    driver, again = make(every=2), make(every=2)
+    for _ in range(3):
+        driver.advance()
+    scorer = Scorer(again.engine, again.decider)
+    expected = {
+        task: np.concatenate([scorer.score(again.engine.loader.next(task), 1).scores for _ in "ab"])
+        for task in again.engine.tasks
+    }
+    first, second, third = (
+        r for r in journal.read(driver.journal.path) if isinstance(r, journal.SelectionStep)
+    )
+    assert first.uncertainties == pytest.approx({t: s.mean() for t, s in expected.items()})
+    assert second.uncertainties == {}
+    assert third.uncertainties.keys() == first.uncertainties.keys()
 
 
 def test_a_step_trains_on_a_batch_and_writes_it_down(make):

@@ -114,7 +114,10 @@ class Selector(ABC):
 
 @dataclass(frozen=True, slots=True)
 class SelectionStep(UnitRecord):
-    """A selector's step in the journal; `used` is the share of training examples used so far."""
+    """A selector's step in the journal; `used` is the share of training examples used so far.
+
+    `uncertainties` has the mean score of each task's candidates, if any were scored for this step.
+    """
 
     kind = "selection"
     candidates: dict[str, int]
@@ -123,6 +126,7 @@ class SelectionStep(UnitRecord):
     losses: dict[str, float] = field(default_factory=dict)
     tokens: int | None = None
     seconds: float | None = None
+    uncertainties: dict[str, float] = field(default_factory=dict)
 
     def shares(self) -> Mapping[str, float]:
         return normalised(self.chosen)

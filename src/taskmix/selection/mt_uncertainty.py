@@ -1,6 +1,7 @@
 """MT-Uncertainty sampling: trains on the most uncertain examples of all tasks."""
 
 from collections.abc import Callable, Mapping, Sequence
+from statistics import NormalDist
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -8,8 +9,8 @@ from numpy.typing import NDArray
 
 from taskmix.errors import unknown
 from taskmix.selection.base import ExampleScore, Selection, Selector
-from taskmix.uncertainty import bald, entropy, gaussian_bald, gaussian_entropy
-from taskmix.uncertainty.information import UNINFORMED_ENTROPY, numbers
+from taskmix.uncertainty import bald, entropy
+from taskmix.uncertainty.information import numbers
 
 Scores = NDArray[np.float64]
 #: Computes utilities, comparable across tasks, from the normalised scores of each task.
@@ -35,6 +36,8 @@ def code_rule(scores: Sequence[Scores]) -> list[Scores]:
     return [of_task * (mean / highest) for of_task, mean in zip(scores, means, strict=True)]
 
 
+INTERVALS = 5
+"""The number of intervals of a regression's label; the labels of STS-B are from 0 to 5."""
 RULES: dict[str, Rule] = {"code": code_rule, "paper": paper_rule}
 
 
@@ -44,33 +47,48 @@ def example_scores(
     """Return the uncertainty of each example, from 0 (certain) to 1 (uninformed).
 
     The score is H / H' with H' = log(classes), Pilault et al. (2021), equation 4; shape
-    `(examples,)`. BALD instead of H excludes the uncertainty that no training can remove. For a
-    regression, `gaussian_entropy` or `gaussian_bald` is divided by ½ log 2. A class counts if it
-    has a probability above 0 in some pass, so padding does not change a score.
+    `(examples,)`. BALD instead of H excludes the uncertainty that no training can remove. A class
+    counts if it has a probability above 0 in some pass, so padding does not change a score.
+
+    A regression is scored as a classification: its classes are five intervals of the standardised
+    label that are equally likely before anything is known, and its prediction is a Gaussian with
+    the variance `residual`, at most 1. So an uninformed prediction has the score 1, as it has with
+    classes, and candidates of a regression that is not learned yet still have different scores.
 
     Args:
         samples: the predictions of each pass, shape `(passes, examples, classes)`; with one class,
             the standardised means of a regression.
         score: `entropy` of the mean prediction; or `bald`, the mutual information with the weights,
             which needs several passes.
-        residual: the argument of `gaussian_entropy`, for the entropy of a regression.
+        residual: the mean squared error of a regression, in units of the label's variance.
 
     >>> example_scores(np.array([[[0.5, 0.5], [1.0, 0.0]]])).tolist()
     [1.0, 0.0]
     >>> example_scores(np.array([[[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]]])).round(3).tolist()
     [1.0, 0.937]
-    >>> example_scores(np.array([[[0.3]], [[0.3]]]), residual=1.0).round(9).tolist()
-    [1.0]
+    >>> example_scores(np.array([[[0.0], [1.0]]]), residual=1.0).round(3).tolist()
+    [1.0, 0.752]
     """
-    x = numbers(samples)
-    if x.shape[-1] == 1:
-        means = x[..., 0]
-        nats = gaussian_bald(means) if score == "bald" else gaussian_entropy(means, residual)
-        return np.minimum(nats / UNINFORMED_ENTROPY, 1.0)
-    nats = bald(x) if score == "bald" else entropy(x.mean(axis=0))
-    classes = (x > 0).any(axis=0).sum(axis=-1)
+    p = numbers(samples)
     # With a single class, the score is 0 with any divisor.
-    return np.asarray(nats / np.log(np.maximum(classes, 2)))
+    classes = np.maximum((p > 0).any(axis=0).sum(axis=-1), 2)
+    if p.shape[-1] == 1:
+        p, classes = interval_probabilities(p, residual), np.array(INTERVALS)
+    nats = bald(p) if score == "bald" else entropy(p.mean(axis=0))
+    return np.asarray(nats / np.log(classes))
+
+
+def interval_probabilities(means: Scores, residual: float) -> Scores:
+    """Return the probabilities of the intervals of a regression's label: `(..., INTERVALS)`."""
+    from scipy.special import ndtr
+
+    if not residual >= 0:
+        raise ValueError(f"residual: expected a variance, found {residual}")
+    edges = [NormalDist().inv_cdf(k / INTERVALS) for k in range(1, INTERVALS)]
+    deviation = np.sqrt(np.clip(residual, 1e-12, 1.0))
+    below = ndtr((edges - means) / deviation)
+    bounds = [np.zeros_like(means), below, np.ones_like(means)]
+    return np.diff(np.concatenate(bounds, axis=-1), axis=-1)
 
 
 class MTUncertainty(Selector):
@@ -91,6 +109,9 @@ class MTUncertainty(Selector):
         every: k, the number of steps between two scorings.
         pool: the number of candidates of each task in a scoring; kb if None.
         passes: the number of dropout masks for `bald`, and for any score of a regression.
+        scores_from: by task, another task whose scores its candidates get, by position. The
+            authors' code has no score for a regression and gives STS-B the scores of MRPC:
+            `{glue/stsb: glue/mrpc}`.
 
     >>> selector = MTUncertainty(["cola", "rte"], batch=2, rule="paper")
     >>> selector.candidates()
@@ -111,8 +132,12 @@ class MTUncertainty(Selector):
         every: int = 1,
         pool: int | None = None,
         passes: int = 8,
+        scores_from: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(tasks, batch)
+        for task in [*(scores_from or {}), *(scores_from or {}).values()]:
+            if task not in tasks:
+                raise unknown("task", task, tasks, "mt_uncertainty: scores_from")
         if rule not in RULES:
             raise unknown("rule", rule, RULES, "mt_uncertainty")
         if score not in get_args(ExampleScore):
@@ -126,12 +151,16 @@ class MTUncertainty(Selector):
             raise ValueError(f"passes: expected at least 2, found {passes}")
         self.score, self.passes, self.every = score, passes, every
         self._rule, self._pool = RULES[rule], pool
+        self._scores_from = dict(scores_from or {})
 
     def candidates(self) -> dict[str, int]:
         return dict.fromkeys(self.tasks, self._pool)
 
     def choose(self, scores: Mapping[str, NDArray[np.float64]]) -> list[Selection]:
         ordered = [self._checked(task, scores) for task in self.tasks]
+        for task, source in self._scores_from.items():
+            place, scored = self.tasks.index(task), self._checked(source, scores)
+            ordered[place] = np.resize(scored, len(ordered[place]))
         utilities = self._rule(ordered)
         places = np.concatenate([np.arange(len(of_task)) for of_task in ordered])
         owners = np.repeat(np.arange(len(ordered)), [len(of_task) for of_task in ordered])

@@ -1,6 +1,6 @@
 """The difficulty of text classification, by statistics of the data alone."""
 
-import re
+import string
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,12 +14,28 @@ from taskmix.tasks.task import Task
 FREQUENT_WORDS = 10
 """The number of a class's most frequent words whose information is measured."""
 
+STOP_WORDS = """
+a about above after again against ain all am an and any are aren as at be because been before
+being below between both but by can couldn d did didn do does doesn doing don down during each
+few for from further had hadn has hasn have haven having he her here hers herself him himself
+his how i if in into is isn it its itself just ll m ma me mightn more most mustn my myself needn
+no nor not now o of off on once only or other our ours ourselves out over own re s same shan she
+should shouldn so some such t than that the their theirs them themselves then there these they
+this those through to too under until up ve very was wasn we were weren what when where which
+while who whom why will with won wouldn y you your yours yourself yourselves
+"""
+"""The English stop words of NLTK, which the authors' code uses."""
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
 Words = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Difficulty:
-    """The five statistics of Collins, Rozanov and Zhang (2018); their sum is the difficulty."""
+    """The five statistics of Collins, Rozanov and Zhang (2018); their sum is the difficulty.
+
+    They are computed as in the authors' code, which the figures of Pilault et al. (2021) use.
+    """
 
     distinct: float  # different words over all words
     imbalance: float  # Σ |1/C - share of the class| over the C classes
@@ -39,7 +55,7 @@ def difficulty(rows: Iterable[tuple[str, str]]) -> Difficulty:
     labels: Counter[str] = Counter()
     for text, label in rows:
         labels[label] += 1
-        words.setdefault(label, Counter()).update(re.findall(r"\w+", text.lower()))
+        words.setdefault(label, Counter()).update(words_of(text))
     if len(labels) < 2:
         raise ValueError(f"rows: expected two classes or more, found {len(labels)}")
     vocabulary: Counter[str] = sum(words.values(), Counter())
@@ -53,6 +69,16 @@ def difficulty(rows: Iterable[tuple[str, str]]) -> Difficulty:
     )
 
 
+def words_of(text: str) -> list[str]:
+    """Return the words of a text as in the authors' code: ASCII letters without punctuation.
+
+    >>> words_of("It's a café, isn't it?")
+    ['its', 'a', 'caf', 'isnt', 'it']
+    """
+    ascii_text = text.encode("ascii", errors="ignore").decode()
+    return ascii_text.translate(_PUNCTUATION).lower().split()
+
+
 def task_difficulty(task: Task) -> Difficulty | None:
     """Return the difficulty of a task's training rows; None if it does not classify texts."""
     if not isinstance(task.kind, Classify):
@@ -63,21 +89,22 @@ def task_difficulty(task: Task) -> Difficulty | None:
 
 
 def hellinger(one: Words, other: Words) -> float:
-    """Return the Hellinger distance of two distributions of words, given by counts."""
-    # The authors' code sums over the words of the first class only, which is no distance.
+    """Return the Hellinger distance of two distributions of words as the authors' code has it.
+
+    It sums over the words of the first distribution only, so it is a lower bound of the distance.
+    """
     first, second = max(1, sum(one.values())), max(1, sum(other.values()))
     gaps = (
-        (sqrt(one.get(word, 0) / first) - sqrt(other.get(word, 0) / second)) ** 2
-        for word in one.keys() | other.keys()
+        (sqrt(count / first) - sqrt(other.get(word, 0) / second)) ** 2
+        for word, count in one.items()
     )
     return sqrt(sum(gaps) / 2)
 
 
 def _frequent(words: Counter[str]) -> dict[str, int]:
     """Return the most frequent words of a class without stop words."""
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
-    kept = {word: count for word, count in words.items() if word not in ENGLISH_STOP_WORDS}
+    stop_words = set(STOP_WORDS.split())
+    kept = {word: count for word, count in words.items() if word not in stop_words}
     ranked = sorted(kept.items(), key=lambda item: (-item[1], item[0]))
     return dict(ranked[:FREQUENT_WORDS])
 

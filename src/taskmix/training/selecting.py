@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ class Chosen:
     items: Mapping[str, NDArray[np.int64]]  # by task, in the order of the batch
     states: Sequence[NDArray[np.float32]] | None  # of the frozen layers; None to compute them
     candidates: Mapping[str, int]  # by task, how many were scored
+    uncertainties: Mapping[str, float] = field(default_factory=dict)  # by task, their mean score
 
 
 class SelectionDriver(Driver):
@@ -82,6 +83,7 @@ class SelectionDriver(Driver):
             losses=dict(zip(batch.tasks, losses, strict=True)),
             tokens=batch.tokens,
             seconds=round(time.perf_counter() - began, 4),
+            uncertainties=dict(chosen.uncertainties),
         )
         self.journal.append(record)
         self.engine.watchers.advanced(record)
@@ -113,11 +115,13 @@ class SelectionDriver(Driver):
             task: np.concatenate([part.scores for part in parts]) for task, parts in pool.items()
         }
         steps = steps_of(self.decider, scores, step)
-        return [
+        first, *later = [
             # A later step may be resumed from a checkpoint, which holds no states.
             _gathered(pool, selection.chosen, selection.candidates, with_states=number == 0)
             for number, selection in enumerate(steps)
         ]
+        means = {task: float(of_task.mean()) for task, of_task in scores.items()}
+        return [replace(first, uncertainties=means), *later]
 
     def diagnostics(self) -> dict[str, Any]:
         used = {task: self.usage.of(task) for task in self.engine.tasks}
