@@ -12,7 +12,8 @@ class TableCell:
     """A value with a text that a column's format cannot give, such as one with an interval."""
 
     text: str
-    value: float | None
+    value: float | None = None
+    link: str | None = None  # a path relative to the page, where that shows links
 
 
 Value = str | float | TableCell | None

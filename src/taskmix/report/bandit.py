@@ -123,30 +123,14 @@ def primary_note(
 
 def bandit_curves(comparison: BanditComparison) -> Any:
     """Figure 1 as a plotly figure: a line for the median seed, a band for all seeds."""
-    figure = panels()
-    names = [line.policy for line in comparison.standings()]
-    for name, look in looks(names).items():
-        of_seeds = comparison.curves[comparison.policies.index(name)].mean(axis=0)
-        figure.add_traces(_band(name, look, of_seeds))
+    figure = panels(tasks=len(comparison.policies))
+    for name, look in contestant_looks(comparison.policies).items():
+        scores = comparison.curves[comparison.policies.index(name)].mean(axis=0)
+        places = thinned(scores.shape[1], most=250)
+        shown, steps = scores[:, places], places + 1
+        figure.add_traces(band(name, look, steps, shown.min(axis=0), shown.max(axis=0)))
+        figure.add_trace(curve(name, look, steps, np.median(shown, axis=0), line=look.line(2.5)))
     figure.update_xaxes(title_text="step")
     figure.update_yaxes(title_text="mean score", rangemode="tozero")
     figure.update_layout(height=520)
     return figure
-
-
-def _band(name: str, look: Look, scores: Floats) -> list[Any]:
-    go, _ = plotly()
-    places = thinned(scores.shape[1], most=250)
-    shown = scores[:, places]
-    common = {"x": places + 1, "legendgroup": name, "mode": "lines"}
-    edge = {"line": {"width": 0}, "showlegend": False, "hoverinfo": "skip", **common}
-    return [
-        go.Scatter(y=shown.min(axis=0), **edge),
-        go.Scatter(y=shown.max(axis=0), fill="tonexty", fillcolor=look.faint(0.2), **edge),
-        go.Scatter(
-            y=np.median(shown, axis=0),
-            name=safe(name),
-            line={"color": look.colour, "dash": look.dash, "width": 2.5},
-            **common,
-        ),
-    ]

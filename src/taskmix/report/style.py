@@ -5,16 +5,23 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from taskmix.errors import UserError
 
 # Okabe and Ito (2008): readers with any colour vision can distinguish them. Without their black,
 # which a dark page hides, and their yellow, which a light one hides.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
+# Other colours for contestants, so that none of them looks like a task: IBM's palette, which is
+# safe for the colour-blind, too.
+CONTESTANT_PALETTE = ("#648FFF", "#DC267F", "#FFB000", "#785EF0", "#FE6100")
 DASHES = ("solid", "dash", "dot", "dashdot")
 PATTERNS = ("", "/", "x", ".")
 # Readable on a light and on a dark page.
 NEUTRAL = "#808080"
 CLEAR = "rgba(0,0,0,0)"
+MAX_HOVERED = 10
 SCALE = "Cividis"  # sequential, for any colour vision
 
 
@@ -22,9 +29,13 @@ SCALE = "Cividis"  # sequential, for any colour vision
 class Look:
     """The colour, dash of lines and pattern of areas of one name in every figure of a page."""
 
+    group: str  # of its traces, which the page's legend shows and hides together
     colour: str
     dash: str
     pattern: str
+
+    def line(self, width: float = 2.0) -> dict[str, Any]:
+        return {"color": self.colour, "dash": self.dash, "width": width}
 
     def faint(self, opacity: float) -> str:
         """Return the colour for the background of a curve."""
@@ -43,18 +54,60 @@ class Look:
 
 
 def looks(names: Iterable[str]) -> dict[str, Look]:
-    """Return a look for each name; after six colours they come again, dashed and hatched.
+    """Return a look for each task; after six colours they come again, dashed and hatched.
 
     >>> looks(["cola", "rte"])["rte"].colour
     '#E69F00'
     """
-    return {name: _look(k) for k, name in enumerate(names)}
+    return {name: _look("task", k, PALETTE) for k, name in enumerate(names)}
 
 
-def _look(k: int) -> Look:
-    again, colour = divmod(k, len(PALETTE))
+def contestant_looks(names: Iterable[str]) -> dict[str, Look]:
+    """Return a look for each contestant, in colours that no task has."""
+    return {name: _look("contestant", k, CONTESTANT_PALETTE) for k, name in enumerate(names)}
+
+
+def _look(kind: str, k: int, palette: Sequence[str]) -> Look:
+    again, colour = divmod(k, len(palette))
     again %= len(DASHES)
-    return Look(PALETTE[colour], DASHES[again], PATTERNS[again])
+    return Look(f"{kind}-{k}", palette[colour], DASHES[again], PATTERNS[again])
+
+
+def numbers(values: ArrayLike, digits: int = 4) -> list[Any]:
+    """Return numbers with few significant digits, which keep a page small; NaN becomes None.
+
+    >>> numbers([0.123456, 2000.0])
+    [0.1235, 2000.0]
+    """
+    rows = np.asarray(values, dtype=np.float64)
+    if rows.ndim > 1:
+        return [numbers(row, digits) for row in rows]
+    return [None if np.isnan(value) else float(f"{value:.{digits}g}") for value in rows]
+
+
+def curve(name: str, look: Look, x: ArrayLike, y: ArrayLike, **more: Any) -> Any:
+    """Return a line in the look of its name; the page has the legend."""
+    go, _ = plotly()
+    drawn = {"mode": "lines", "line": look.line(), "showlegend": False, **more}
+    name, x, y = safe(name), numbers(x, 6), numbers(y)
+    return go.Scatter(x=x, y=y, name=name, legendgroup=look.group, **drawn)
+
+
+def band(name: str, look: Look, x: ArrayLike, low: ArrayLike, high: ArrayLike) -> list[Any]:
+    """Return the area between two lines."""
+    edge = {"line": {"width": 0}, "hoverinfo": "skip"}
+    fill = {"fill": "tonexty", "fillcolor": look.faint(0.2)}
+    return [curve(name, look, x, low, **edge), curve(name, look, x, high, **edge, **fill)]
+
+
+def shortened(name: str, most: int = 24) -> str:
+    """Return a name for an axis, without its middle if it is long.
+
+    >>> shortened("a-very-long-name-of-a-task-indeed")
+    'a-very-long-…task-indeed'
+    """
+    half = most // 2
+    return safe(name if len(name) <= most else f"{name[:half]}…{name[1 - most + half :]}")
 
 
 def safe(name: str) -> str:
@@ -78,10 +131,13 @@ def plotly() -> tuple[Any, Any]:
     return graph_objects, subplots
 
 
-def panels(heights: Sequence[float] = (1.0,), widths: Sequence[float] = (1.0,)) -> Any:
+def panels(
+    heights: Sequence[float] = (1.0,), widths: Sequence[float] = (1.0,), tasks: int = 1
+) -> Any:
     """Return an empty figure with panels of these relative heights and widths.
 
-    Its background is transparent, so that it takes the colour of the page.
+    Its background is transparent, so that it takes the colour of the page. A box shows the values
+    of all tasks at a step, unless there are too many.
     """
     _, subplots = plotly()
     figure = subplots.make_subplots(
@@ -102,7 +158,8 @@ def panels(heights: Sequence[float] = (1.0,), widths: Sequence[float] = (1.0,)) 
         margin={"l": 8, "r": 8, "t": 8, "b": 8},
         height=380,
         modebar={"bgcolor": CLEAR, "color": NEUTRAL, "activecolor": NEUTRAL},
-        hovermode="x unified",
+        hoverlabel={"namelength": 40},
+        hovermode="x unified" if tasks <= MAX_HOVERED else "closest",
         legend={"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0, "title": {"text": ""}},
     )
     axis = {"automargin": True, "zeroline": False, "gridcolor": "rgba(128,128,128,0.25)"}

@@ -10,8 +10,19 @@ from taskmix.report.history import History
 
 Floats = NDArray[np.float64]
 
-MAX_POINTS = 1000
-"""Points in a curve, at most: more than a screen has pixels for."""
+MAX_POINTS = 600
+"""Points in a curve, at most: about as many as a screen has pixels for."""
+FIGURE_POINTS = 2400
+"""Points in the curves of all tasks of a figure; with many tasks each gets fewer."""
+
+
+def max_points(tasks: int, most: int = MAX_POINTS) -> int:
+    """Return the points for each task's curve.
+
+    >>> max_points(3), max_points(30)
+    (600, 80)
+    """
+    return max(60, min(most, FIGURE_POINTS // max(1, tasks)))
 
 
 def thinned(count: int, most: int = MAX_POINTS) -> NDArray[np.int64]:

@@ -1,7 +1,7 @@
 """Figures: each function returns a plotly figure, each has a caption beside it."""
 
 from taskmix.report.figures.autosem import ratio_map, search_history, utilities
-from taskmix.report.figures.comparison import differences, score_bands
+from taskmix.report.figures.comparison import differences, score_bands, share_panels
 from taskmix.report.figures.deciders import selection, shares, weighting
 from taskmix.report.figures.run import convergence, dev_scores, training_loss
 
@@ -13,6 +13,7 @@ __all__ = [
     "score_bands",
     "search_history",
     "selection",
+    "share_panels",
     "shares",
     "training_loss",
     "utilities",

@@ -9,7 +9,19 @@ from scipy.stats import beta
 
 from taskmix.policies import Utility
 from taskmix.report.document import Caption
-from taskmix.report.style import NEUTRAL, PALETTE, SCALE, Look, looks, panels, plotly, safe
+from taskmix.report.style import (
+    NEUTRAL,
+    PALETTE,
+    SCALE,
+    Look,
+    curve,
+    looks,
+    numbers,
+    panels,
+    plotly,
+    safe,
+    shortened,
+)
 from taskmix.report.timeline import Floats
 from taskmix.search.process import Process, standardised
 from taskmix.studies.autosem import Search, Tried
@@ -29,7 +41,7 @@ RATIO_MAP = Caption(
     "What the Gaussian process expects of each mixture, and how unsure it is; points are the "
     "ratios that were tried, the coloured one is the best.",
 )
-DENSITY_POINTS = 401
+DENSITY_POINTS = 201
 MAP_POINTS = 41
 MIN_TRIALS = 3
 """Trials that a map of the ratios needs."""
@@ -45,7 +57,7 @@ def utilities(posteriors: Sequence[Utility]) -> Any:
     for (name, look), utility in zip(
         looks(u.task for u in posteriors).items(), posteriors, strict=True
     ):
-        figure.add_trace(_density(go, name, look, utility), row=1, col=1)
+        figure.add_trace(_density(name, look, utility), row=1, col=1)
         figure.add_trace(_interval(go, name, look, utility), row=2, col=1)
     figure.update_xaxes(range=[0, 1])
     figure.update_xaxes(title_text="utility: the chance that a round does not harm", row=2, col=1)
@@ -55,24 +67,17 @@ def utilities(posteriors: Sequence[Utility]) -> Any:
     return figure
 
 
-def _density(go: Any, name: str, look: Look, utility: Utility) -> Any:
+def _density(name: str, look: Look, utility: Utility) -> Any:
     at = np.linspace(0, 1, DENSITY_POINTS)[1:-1]  # a density may be infinite at the ends
-    return go.Scatter(
-        x=at,
-        y=beta.pdf(at, utility.a, utility.b),
-        name=safe(name),
-        legendgroup=name,
-        mode="lines",
-        line={"color": look.colour, "dash": look.dash, "width": 2.5},
-    )
+    return curve(name, look, at, beta.pdf(at, utility.a, utility.b), line=look.line(2.5))
 
 
 def _interval(go: Any, name: str, look: Look, utility: Utility) -> Any:
     return go.Scatter(
         x=[utility.mean],
-        y=[f"{safe(name)}"],
+        y=[shortened(name)],
         name=safe(name),
-        legendgroup=name,
+        legendgroup=look.group,
         showlegend=False,
         mode="markers",
         marker={"color": look.colour, "size": 9},
@@ -102,8 +107,8 @@ def search_history(search: Search) -> Any:
         figure.add_trace(_trial_points(go, pruned, "pruned, its last value", "x", NEUTRAL))
     so_far = np.maximum.accumulate([100 * trial.value for trial in completed])
     line = {"color": PALETTE[1], "width": 2.5, "shape": "hv"}
-    numbers = [trial.number for trial in completed]
-    figure.add_trace(go.Scatter(x=numbers, y=so_far, name="best so far", mode="lines", line=line))
+    trials = [trial.number for trial in completed]
+    figure.add_trace(go.Scatter(x=trials, y=so_far, name="best so far", mode="lines", line=line))
     if search.alone is not None:
         figure.add_hline(
             100 * search.alone.value,
@@ -197,9 +202,9 @@ def _ratio_maps(search: Search, fitted: Map) -> Any:
     titles = {"expected": fitted.mean, "spread": fitted.spread}
     for column, (name, function) in enumerate(titles.items(), 1):
         values = function(at.reshape(-1, at.shape[-1])).reshape(MAP_POINTS, MAP_POINTS)
-        z = np.where(possible, values, np.nan)
+        z = numbers(np.where(possible, values, np.nan))
         bar = {"title": {"text": name}, "x": 0.46 if column == 1 else 1.0, "thickness": 12}
-        heat = go.Heatmap(x=axis, y=axis, z=z, colorscale=SCALE, colorbar=bar, name=name)
+        heat = go.Heatmap(x=numbers(axis), y=numbers(axis), z=z, colorscale=SCALE, colorbar=bar, name=name)
         figure.add_trace(heat, row=1, col=column)
         shares = fitted.shares[:, [first, second]]
         figure.add_trace(_share_points(go, search, shares[:, 0], shares[:, 1]), row=1, col=column)

@@ -7,10 +7,22 @@ import numpy as np
 
 from taskmix.journal import Evaluation
 from taskmix.report.document import Caption
+from taskmix.report.figures.deciders import share_areas
 from taskmix.report.history import History
-from taskmix.report.style import NEUTRAL, Look, looks, panels, plotly, safe
-from taskmix.report.timeline import Floats, thinned
-from taskmix.studies.paired import LOSSES, SCORES, Difference, Unit
+from taskmix.report.style import (
+    NEUTRAL,
+    Look,
+    band,
+    contestant_looks,
+    curve,
+    numbers,
+    panels,
+    plotly,
+    safe,
+    shortened,
+)
+from taskmix.report.timeline import Floats, influence, max_points, thinned
+from taskmix.studies.paired import LOSSES, SCORES, Difference, Unit, interval_words, p_words
 
 SCORE_BANDS = Caption(
     "Dev score over the budget",
@@ -21,6 +33,11 @@ LOSS_BANDS = Caption(
     "Dev loss over the budget",
     "The mean over the tasks of the objective: a line is the mean of the seeds, its band reaches "
     "from the lowest seed to the highest.",
+)
+SHARE_PANELS = Caption(
+    "Shares of the tasks",
+    "The height of a colour is the share of its task, over the part of the run; the mean of the "
+    "seeds.",
 )
 DIFFERENCES = (
     "A dot is the mean difference to the baseline, its line the 95% interval; a filled dot in the "
@@ -49,14 +66,16 @@ def score_bands(runs: Mapping[str, Sequence[History]], unit: Unit = SCORES) -> A
     units = {run.unit for histories in runs.values() for run in histories}
     counts = {run.opening.count for histories in runs.values() for run in histories}
     alike = len(units) <= 1 and counts <= {"steps"}
-    for (name, look), histories in zip(looks(runs).items(), runs.values(), strict=True):
+    for (name, look), histories in zip(contestant_looks(runs).items(), runs.values(), strict=True):
         steps, scores = common_scores(histories, unit)
         if counts - {"steps"}:
             places, scores = scores_in_turn(histories, unit)
         else:
             places = steps if alike else 100 * steps / max(run.length for run in histories)
         if len(places):
-            figure.add_traces(_band(name, look, places, unit.factor * scores))
+            shown = unit.factor * scores
+            figure.add_traces(band(name, look, places, shown.min(axis=0), shown.max(axis=0)))
+            figure.add_trace(curve(name, look, places, shown.mean(axis=0), line=look.line(2.5)))
     end = max((run.end for histories in runs.values() for run in histories), default=0)
     title = "".join(units) if alike else "part of the budget, %"
     figure.update_xaxes(title_text=title, range=[0, 1.02 * (end if alike else 100)])
@@ -96,27 +115,25 @@ def _judged(record: Evaluation, unit: Unit) -> float:
     return np.nan if record.objective is None else record.objective
 
 
-def _band(name: str, look: Look, steps: Floats, scores: Floats) -> list[Any]:
-    go, _ = plotly()
-    common = {"x": steps, "legendgroup": name}
-    edge = {"mode": "lines", "line": {"width": 0}, "showlegend": False, "hoverinfo": "skip"}
-    low = go.Scatter(y=scores.min(axis=0), name=f"{safe(name)}, lowest", **edge, **common)
-    high = go.Scatter(
-        y=scores.max(axis=0),
-        name=f"{safe(name)}, highest",
-        fill="tonexty",
-        fillcolor=look.faint(0.2),
-        **edge,
-        **common,
-    )
-    mean = go.Scatter(
-        y=scores.mean(axis=0),
-        name=safe(name),
-        mode="lines",
-        line={"color": look.colour, "dash": look.dash, "width": 2.5},
-        **common,
-    )
-    return [low, high, mean]
+def share_panels(runs: Mapping[str, Sequence[History]]) -> dict[str, Any]:
+    """Return a small figure for each contestant: the shares of the tasks, means over its seeds."""
+    drawn = {}
+    for name, histories in runs.items():
+        timelines = [timeline for run in histories if (timeline := influence(run)) is not None]
+        if not timelines:
+            continue
+        tasks = histories[0].tasks
+        bins = max_points(len(tasks) * len(runs), most=100)
+        binned = [timeline.binned(bins) for timeline in timelines]
+        edges = np.linspace(0, 100, bins + 1)
+        means = np.mean([means for _, means in binned], axis=0)
+        figure = panels(tasks=len(tasks))
+        figure.add_traces(share_areas(tasks, edges, np.vstack([means, means[-1]])))
+        figure.update_xaxes(title_text="part of the run, %", range=[0, 100])
+        figure.update_yaxes(range=[0, 1], tickformat=".0%", hoverformat=".1%")
+        figure.update_layout(height=230)
+        drawn[name] = figure
+    return drawn
 
 
 def differences(
@@ -132,13 +149,13 @@ def differences(
     """
     go, _ = plotly()
     figure = panels()
-    styles, names = looks(contestants), list(rows[0][1])
+    styles, names = contestant_looks(contestants), list(rows[0][1])
     half = DOTS_SPREAD / 2 if len(names) > 1 else 0.0
     for name, offset in zip(names, np.linspace(-half, half, len(names)).tolist(), strict=True):
         by_row = [by_contestant[name] for _, by_contestant in rows]
         figure.add_trace(go.Scatter(**_dots(name, styles[name], by_row, offset, unit)))
     figure.add_vline(x=0, line={"color": NEUTRAL, "width": 1})
-    first, *others = (safe(name) for name, _ in rows)
+    first, *others = (shortened(name) for name, _ in rows)
     figure.update_yaxes(
         tickvals=list(range(len(rows))),
         ticktext=[f"<b>{first}</b>", *others],
@@ -158,9 +175,11 @@ def _dots(
     symbols = ["circle" if by_row[0].significant else "circle-open"]
     symbols += ["circle-open"] * (len(by_row) - 1)
     return {
-        "x": [scale * difference.mean for difference in by_row],
+        "x": numbers([scale * difference.mean for difference in by_row]),
         "y": [row + offset for row in range(len(by_row))],
         "name": safe(name),
+        "legendgroup": look.group,
+        "showlegend": False,
         "mode": "markers",
         "marker": {"color": look.colour, "size": 9, "symbol": symbols, "line": {"width": 2}},
         "error_x": {
@@ -171,8 +190,14 @@ def _dots(
             "thickness": 2,
             "width": 0,  # caps would stand inside a dot that has no interval
         },
-        "hovertemplate": f"%{{x:+.{unit.digits}f}}",
+        "text": [_hover(each, unit) for each in by_row],
+        "hovertemplate": f"%{{text}}<extra>{safe(name)}</extra>",
     }
+
+
+def _hover(difference: Difference, unit: Unit) -> str:
+    p = "" if difference.p is None else f", p {p_words(difference)}"
+    return f"{interval_words(difference, unit)}{p}"
 
 
 def _distance(mean: float, end: float | None) -> float:

@@ -8,9 +8,10 @@ import numpy as np
 
 from taskmix.journal import Round, SelectionStep
 from taskmix.report.document import Caption
+from taskmix.report.figures.run import MAX_MARKED
 from taskmix.report.history import History
-from taskmix.report.style import NEUTRAL, looks, panels, plotly, safe
-from taskmix.report.timeline import Floats, Timeline, asked, influence, thinned
+from taskmix.report.style import NEUTRAL, curve, looks, numbers, panels, plotly, safe
+from taskmix.report.timeline import Floats, Timeline, asked, influence, max_points, thinned
 
 SHARES = Caption(
     "Shares of the draws",
@@ -36,8 +37,9 @@ def shares(history: History) -> Any:
     timeline = asked(history)
     if timeline is None:
         raise ValueError("history: expected shares records, found none")
-    figure = panels(widths=(0.86, 0.14))
-    figure.add_traces(_share_areas(history, timeline), rows=1, cols=1)
+    figure = panels(widths=(0.86, 0.14), tasks=len(history.tasks))
+    steps, values = timeline.corners(max_points(len(history.tasks)))
+    figure.add_traces(share_areas(history.tasks, steps, values), rows=1, cols=1)
     figure.add_traces(_share_bars(history, timeline), rows=1, cols=2)
     figure.update_layout(barmode="stack", bargap=0.15)
     figure.update_xaxes(title_text="step", range=[timeline.steps[0], timeline.end], row=1, col=1)
@@ -46,22 +48,20 @@ def shares(history: History) -> Any:
     return figure
 
 
-def _share_areas(history: History, timeline: Timeline) -> list[Any]:
-    go, _ = plotly()
-    steps, values = timeline.corners()
+def share_areas(tasks: Sequence[str], steps: Floats, values: Floats) -> list[Any]:
+    """Return areas on each other; row k of `values` holds from `steps[k]` on."""
     return [
-        go.Scatter(
-            x=steps,
-            y=column,
-            name=safe(task),
-            legendgroup=task,
+        curve(
+            task,
+            look,
+            steps,
+            column,
             stackgroup="asked",
-            mode="lines",
             line={"width": 0, "color": look.colour, "shape": "hv"},
             fillcolor=look.colour,
             fillpattern=look.hatch,
         )
-        for (task, look), column in zip(looks(history.tasks).items(), values.T, strict=True)
+        for (task, look), column in zip(looks(tasks).items(), values.T, strict=True)
     ]
 
 
@@ -72,9 +72,9 @@ def _share_bars(history: History, timeline: Timeline) -> list[Any]:
     return [
         go.Bar(
             x=["asked", "drawn"],
-            y=[mean, drawn[task] / total],
+            y=numbers([mean, drawn[task] / total]),
             name=safe(task),
-            legendgroup=task,
+            legendgroup=look.group,
             showlegend=False,
             marker={"color": look.colour, "pattern": look.hatch},
         )
@@ -90,8 +90,7 @@ def selection(history: History) -> Any:
     selections = [unit for unit in history.units if isinstance(unit, SelectionStep)]
     if not selections:
         raise ValueError("history: expected selection records, found none")
-    go, _ = plotly()
-    figure = panels()
+    figure = panels(tasks=len(history.tasks))
     groups = [
         [selections[k] for k in places]
         for places in np.array_split(np.arange(len(selections)), MAX_GROUPS)
@@ -101,14 +100,9 @@ def selection(history: History) -> Any:
     chosen = _example_shares(groups, "chosen", history.tasks)
     offered = _example_shares(groups, "candidates", history.tasks)
     for k, (task, look) in enumerate(looks(history.tasks).items()):
-        common = {"x": steps, "mode": "lines", "legendgroup": task}
-        line = {"color": look.colour, "dash": look.dash, "width": 2.5}
-        figure.add_trace(go.Scatter(y=chosen[:, k], name=safe(task), line=line, **common))
-        line = {"color": look.colour, "dash": "dot", "width": 1}
-        name = f"{safe(task)}, offered"
-        figure.add_trace(
-            go.Scatter(y=offered[:, k], name=name, line=line, showlegend=False, **common)
-        )
+        dotted = {"color": look.colour, "dash": "dot", "width": 1}
+        figure.add_trace(curve(task, look, steps, chosen[:, k], line=look.line(2.5)))
+        figure.add_trace(curve(f"{task}, offered", look, steps, offered[:, k], line=dotted))
     figure.update_xaxes(title_text="step", range=[0, 1.02 * history.end])
     figure.update_yaxes(
         title_text="share of the examples", tickformat=".0%", hoverformat=".1%", rangemode="tozero"
@@ -142,13 +136,13 @@ def weighting(history: History) -> Any:
         raise ValueError("history: expected round records, found none")
     by_task = dict(zip(history.tasks, weights.values.T, strict=True))
     alphas = _alphas(history)
-    figure = panels(heights=(0.5, 0.5) if alphas else (1.0,))
+    figure = panels(heights=(0.5, 0.5) if alphas else (1.0,), tasks=len(history.tasks))
     if alphas:
-        figure.add_traces(_weight_curves(history, alphas, legend=False), rows=1, cols=1)
+        figure.add_traces(_weight_curves(history, alphas), rows=1, cols=1)
         figure.add_hline(1.0, line={"color": NEUTRAL, "dash": "dot", "width": 1}, row=1, col=1)
         figure.update_yaxes(title_text="α", row=1, col=1)
     last = 2 if alphas else 1
-    figure.add_traces(_weight_curves(history, by_task, legend=True), rows=last, cols=1)
+    figure.add_traces(_weight_curves(history, by_task), rows=last, cols=1)
     figure.update_yaxes(title_text="normalised weight", range=[-0.02, 1.02], row=last, col=1)
     figure.update_xaxes(title_text="round", row=last, col=1)
     figure.update_layout(height=300 + 180 * (last - 1))
@@ -167,22 +161,12 @@ def _rounds(history: History) -> list[Round]:
     return [unit for unit in history.units if isinstance(unit, Round)]
 
 
-def _weight_curves(
-    history: History, values: Mapping[str, Sequence[float]], *, legend: bool
-) -> list[Any]:
-    go, _ = plotly()
+def _weight_curves(history: History, values: Mapping[str, Sequence[float]]) -> list[Any]:
     styles = looks(history.tasks)
-    shown = thinned(len(_rounds(history)))
+    shown = thinned(len(_rounds(history)), max_points(len(history.tasks)))
+    mode = "lines+markers" if len(shown) <= MAX_MARKED else "lines"
     return [
-        go.Scatter(
-            x=shown + 1,
-            y=np.asarray(column)[shown],
-            name=safe(task),
-            legendgroup=task,
-            showlegend=legend,
-            mode="lines+markers" if len(shown) <= 40 else "lines",
-            line={"color": styles[task].colour, "dash": styles[task].dash, "width": 2},
-        )
+        curve(task, styles[task], shown + 1, np.asarray(column)[shown], mode=mode)
         for task, column in values.items()
     ]
 

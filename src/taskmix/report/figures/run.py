@@ -6,13 +6,25 @@ import numpy as np
 
 from taskmix.report.document import Caption
 from taskmix.report.history import History
-from taskmix.report.style import NEUTRAL, SCALE, Look, looks, panels, plotly, safe
+from taskmix.report.style import (
+    NEUTRAL,
+    SCALE,
+    Look,
+    curve,
+    looks,
+    numbers,
+    panels,
+    plotly,
+    safe,
+    shortened,
+)
 from taskmix.report.timeline import (
     Series,
     Timeline,
     dev_losses_of,
     dev_scores_of,
     influence,
+    max_points,
     run_scores,
     smoothed,
     thinned,
@@ -23,7 +35,8 @@ from taskmix.training.objective import kept_evaluation
 
 DEV_SCORES = Caption(
     "Dev scores",
-    "Higher is better; the dashed line marks the model that is kept.",
+    "Higher is better. The thick grey line is the mean over the tasks; the dashed line marks the "
+    "model that is kept.",
 )
 CONVERGENCE = Caption(
     "Convergence",
@@ -35,17 +48,17 @@ TRAINING_LOSS = Caption(
     "The loss of each task's own batches, smoothed over a twentieth of them; losses of different "
     "tasks are not on one scale.",
 )
-STRIP_CELLS = 200
+MAX_MARKED = 40
+"""Points up to which a curve has a marker on each."""
 
 
 def dev_scores(history: History, kept: int | None = None) -> Any:
     """Return each task's dev score, and their mean; a line marks the step of the kept model."""
-    figure = panels()
-    mean = run_scores(history)
+    figure = panels(tasks=len(history.tasks))
+    mean = Look("", NEUTRAL, "solid", "")
+    figure.add_trace(_scores("mean", mean, run_scores(history), line=mean.line(4)))
     for task, look in looks(history.tasks).items():
-        line = {"color": look.colour, "dash": look.dash, "width": 2}
-        figure.add_trace(_score_curve(safe(task), dev_scores_of(history, task), line))
-    figure.add_trace(_score_curve("mean", mean, {"color": NEUTRAL, "width": 4}))
+        figure.add_trace(_scores(task, look, dev_scores_of(history, task)))
     best = kept_evaluation(history.evaluations).step if kept is None else kept
     figure.add_vline(
         best,
@@ -58,13 +71,10 @@ def dev_scores(history: History, kept: int | None = None) -> Any:
     return figure
 
 
-def _score_curve(name: str, series: Series, line: dict[str, Any]) -> Any:
-    go, _ = plotly()
+def _scores(name: str, look: Look, series: Series, **more: Any) -> Any:
     shown = thinned(len(series.steps))
-    mode = "lines+markers" if len(shown) <= 40 else "lines"
-    return go.Scatter(
-        x=series.steps[shown], y=100 * series.values[shown], name=name, mode=mode, line=line
-    )
+    mode = "lines+markers" if len(shown) <= MAX_MARKED else "lines"
+    return curve(name, look, series.steps[shown], 100 * series.values[shown], mode=mode, **more)
 
 
 def convergence(history: History) -> Any:
@@ -74,7 +84,8 @@ def convergence(history: History) -> Any:
     """
     timelines = [("share", influence(history)), ("uncertainty", uncertainties(history))]
     strips = [(name, timeline) for name, timeline in timelines if timeline is not None]
-    figure = panels(heights=(1.0, *(0.12 + 0.05 * len(history.tasks) for _ in strips)))
+    tasks = len(history.tasks)
+    figure = panels(heights=(1.0, *(0.12 + 0.05 * tasks for _ in strips)), tasks=tasks)
     for task, look in looks(history.tasks).items():
         figure.add_traces(_loss_curve(task, dev_losses_of(history, task), look), rows=1, cols=1)
     for row, (name, timeline) in enumerate(strips, 2):
@@ -82,80 +93,74 @@ def convergence(history: History) -> Any:
     figure.update_yaxes(title_text="dev loss", row=1, col=1)
     figure.update_xaxes(range=[0, 1.02 * history.end])
     figure.update_xaxes(title_text=history.unit, row=1 + len(strips), col=1)
-    figure.update_layout(height=360 + len(strips) * (50 + 22 * len(history.tasks)))
+    figure.update_layout(height=360 + len(strips) * (50 + 22 * tasks))
     return figure
 
 
 def _loss_curve(task: str, series: Series, look: Look) -> list[Any]:
-    go, _ = plotly()
     shown = thinned(len(series.steps))
-    least = int(np.argmin(series.values))
-    common = {"legendgroup": task, "name": safe(task)}
+    least = [int(np.argmin(series.values))]
+    star = {"color": look.colour, "symbol": "star", "size": 14}
     return [
-        go.Scatter(
-            x=series.steps[shown],
-            y=series.values[shown],
-            mode="lines",
-            line={"color": look.colour, "dash": look.dash, "width": 2},
-            **common,
-        ),
-        go.Scatter(
-            x=series.steps[[least]],
-            y=series.values[[least]],
+        curve(task, look, series.steps[shown], series.values[shown]),
+        curve(
+            task,
+            look,
+            series.steps[least],
+            series.values[least],
             mode="markers",
-            marker={"color": look.colour, "symbol": "star", "size": 14},
-            showlegend=False,
+            marker=star,
             hoverinfo="skip",
-            **common,
         ),
     ]
 
 
 def _add_strip(figure: Any, row: int, history: History, name: str, timeline: Timeline) -> None:
     go, _ = plotly()
-    edges, means = timeline.binned(STRIP_CELLS)
+    edges, means = timeline.binned(max_points(len(history.tasks), most=200))
     low, high = figure.layout[f"yaxis{row}"].domain
     bar = {"len": high - low, "y": (low + high) / 2, "thickness": 10, "nticks": 3}
     heat = go.Heatmap(
-        x=edges,
-        y=[safe(task) for task in history.tasks],
-        z=means.T,
+        x=numbers(edges, 6),
+        y=list(range(len(history.tasks))),
+        z=numbers(means.T, 3),
         zmin=0,
-        zmax=means.max(),
+        zmax=float(means.max()),
         name=name,
         colorscale=SCALE,
         colorbar=bar | {"outlinewidth": 0},
-        hovertemplate="%{y}: %{z:.3f}<extra>" + name + "</extra>",
+        text=[safe(task) for task in history.tasks],
+        hovertemplate="%{z:.3f}<extra>" + name + "</extra>",
     )
     figure.add_trace(heat, row=row, col=1)
-    figure.update_yaxes(title_text=name, autorange="reversed", showgrid=False, row=row, col=1)
+    figure.update_yaxes(
+        title_text=name,
+        tickvals=list(range(len(history.tasks))),
+        ticktext=[shortened(task) for task in history.tasks],
+        autorange="reversed",
+        showgrid=False,
+        row=row,
+        col=1,
+    )
 
 
 def training_loss(history: History) -> Any:
     """Return each task's loss, smoothed over a twentieth of its batches, raw behind it."""
     series = training_losses(history)
-    figure = panels()
+    figure = panels(tasks=len(series))
     for task, look in looks(history.tasks).items():
         if task in series:
-            figure.add_traces(_raw_and_smoothed(task, series[task], look))
+            figure.add_traces(_raw_and_smoothed(task, series[task], look, len(series)))
     figure.update_xaxes(title_text=history.unit, range=[0, 1.02 * history.end])
     figure.update_yaxes(title_text="training loss", rangemode="tozero")
     return figure
 
 
-def _raw_and_smoothed(task: str, series: Series, look: Look) -> list[Any]:
-    go, _ = plotly()
-    shown = thinned(len(series.steps))
+def _raw_and_smoothed(task: str, series: Series, look: Look, tasks: int) -> list[Any]:
+    shown = thinned(len(series.steps), max_points(tasks))
     smooth = smoothed(series.values, max(1, len(series.values) // 20))
-    line = {"color": look.colour, "dash": look.dash, "width": 2.5}
-    common = {"x": series.steps[shown], "mode": "lines", "legendgroup": task, "name": safe(task)}
+    steps, faint = series.steps[shown], {"color": look.faint(0.35), "width": 1}
     return [
-        go.Scatter(
-            y=series.values[shown],
-            line={"color": look.faint(0.35), "width": 1},
-            showlegend=False,
-            hoverinfo="skip",
-            **common,
-        ),
-        go.Scatter(y=smooth[shown], line=line, **common),
+        curve(task, look, steps, series.values[shown], line=faint, hoverinfo="skip"),
+        curve(task, look, steps, smooth[shown], line=look.line(2.5)),
     ]

@@ -1,0 +1,63 @@
+// Draws the figures of a report. They and plotly's script are gzipped, which makes a page of 5 MB one of 2 MB.
+"use strict";
+
+const BUTTONS = [["toImage", "zoom2d", "pan2d", "resetScale2d"]]; // none of them sends data away
+
+async function unpack(id) {
+  const packed = atob(document.getElementById(id).textContent);
+  const bytes = new Uint8Array(packed.length);
+  for (let k = 0; k < packed.length; k++) bytes[k] = packed.charCodeAt(k);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).text();
+}
+
+function draw(element, figures) {
+  const { data, layout } = figures[Number(element.dataset.figure)];
+  const narrow = element.clientWidth < 600;
+  if (narrow) layout.hovermode = "closest"; // a box with all values would cover the figure
+  const config = { responsive: true, displaylogo: false, modeBarButtons: BUTTONS, displayModeBar: !narrow };
+  return Plotly.newPlot(element, data, layout, config).then(() => (element.dataset.drawn = "yes"));
+}
+
+function filter(elements) {
+  const hidden = new Set();
+  const apply = (element) => {
+    const places = element.data.map((trace, k) => k).filter((k) => element.data[k].legendgroup);
+    const visible = places.map((k) => !hidden.has(element.data[k].legendgroup));
+    if (places.length) Plotly.restyle(element, { visible }, places);
+  };
+  for (const button of document.querySelectorAll(".legend button"))
+    button.addEventListener("click", () => {
+      const shown = button.getAttribute("aria-pressed") === "false";
+      button.setAttribute("aria-pressed", shown);
+      hidden[shown ? "delete" : "add"](button.dataset.group);
+      elements.filter((element) => element.dataset.drawn).forEach(apply);
+    });
+  return apply;
+}
+
+async function start() {
+  for (const wide of document.querySelectorAll(".wide"))
+    if (wide.scrollWidth > wide.clientWidth) wide.classList.add("scrolls");
+  const elements = [...document.querySelectorAll("[data-figure]")];
+  if (!elements.length) return;
+  const [figures, source] = await Promise.all([unpack("figures").then(JSON.parse), unpack("plotly")]);
+  const script = document.createElement("script");
+  script.textContent = source;
+  document.head.append(script);
+  // A figure is drawn when it comes near the screen, so that a long page opens at once.
+  const waiting = new Set(elements);
+  const apply = filter(elements);
+  const show = (element) => waiting.delete(element) && draw(element, figures).then(() => apply(element));
+  const observer = new IntersectionObserver(
+    (entries) => entries.filter((entry) => entry.isIntersecting).forEach((entry) => show(entry.target)),
+    { rootMargin: "400px" },
+  );
+  elements.forEach((element) => observer.observe(element));
+  addEventListener("beforeprint", () => [...waiting].forEach(show));
+}
+
+start().catch((error) => {
+  for (const element of document.querySelectorAll("[data-figure]"))
+    element.textContent = `This figure needs a browser of 2023 or later (${error.message}).`;
+});
