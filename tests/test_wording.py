@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pages import unpacked
 from taskmix.studies.paired import LOSSES, SCORES
 
 Taskmix = Callable[..., Any]
@@ -30,7 +31,7 @@ def file(tmp_path: Path) -> Path:
 def words_of(page: Path) -> str:
     """What a reader of a page reads, and the titles of the axes."""
     text = page.read_text()
-    titles = re.findall(r'"title":\{"text":"([^"]+)"', text.rpartition("<body>")[2])
+    titles = re.findall(r'"title":\{"text":"([^"]+)"', unpacked(page, "figures"))
     plain = re.sub(r"<(script|style).*?</\1>", "", text, flags=re.DOTALL)
     return unescape(re.sub(r"<[^>]+>", "|", plain)) + "|".join(titles)
 

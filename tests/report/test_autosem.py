@@ -45,7 +45,7 @@ def test_each_task_has_the_density_of_its_beta_and_a_bar_over_its_interval() -> 
     bars = [trace for trace in figure.data if trace.mode == "markers"]
     assert [line.name for line in lines] == ["p&lt;b&gt;", "x", "y"]
     for line, bar, each in zip(lines, bars, UTILITIES, strict=True):
-        assert np.asarray(line.y) == pytest.approx(stats.beta(each.a, each.b).pdf(line.x))
+        assert np.asarray(line.y) == pytest.approx(stats.beta(each.a, each.b).pdf(line.x), rel=2e-3)
         assert bar.x[0] + bar.error_x.array[0] == pytest.approx(each.high)
         assert bar.x[0] - bar.error_x.arrayminus[0] == pytest.approx(each.low)
 
@@ -72,9 +72,10 @@ def test_the_map_of_several_leaves_room_for_the_primary(auxiliaries: Any) -> Non
     heats = [trace for trace in figure.data if trace.type == "heatmap"]
     assert [heat.name for heat in heats] == ["expected", "spread"]
     for heat in heats:
-        assert np.isnan(np.asarray(heat.z)[-1, -1])  # shares of 1 and 1 leave nothing
-        assert np.isfinite(np.asarray(heat.z)[1, 1])
-    assert np.nanmin(heats[1].z) >= 0
+        values = np.asarray(heat.z, dtype=float)
+        assert np.isnan(values[-1, -1])  # shares of 1 and 1 leave nothing
+        assert np.isfinite(values[1, 1])
+    assert np.nanmin(np.asarray(heats[1].z, dtype=float)) >= 0
 
 
 def result(folder: Path, utilities: list[Utility]) -> AutosemResult:

@@ -11,7 +11,7 @@ SMALL = {"arms": 3, "steps": 30, "environments": 2, "seeds": 2}
 
 def test_figure_1_has_a_line_and_a_band_for_each_policy():
     figure = bandit_curves(compare({"random": CONTENDERS["random"]}, **SMALL))
-    named = [trace.name for trace in figure.data if trace.showlegend is not False]
+    named = [trace.name for trace in figure.data if trace.hoverinfo != "skip"]
     assert sorted(named) == ["oracle", "random"]
     low, high, median = (list(trace.y) for trace in figure.data[:3])
     assert all(a <= b <= c for a, b, c in zip(low, median, high, strict=True))
@@ -25,6 +25,8 @@ def test_the_report_holds_the_table(tmp_path):
     assert all(f"<th>{column.heading}</th>" in page for column in table.columns)
     assert all(f"<td>{cell}</td>" in page for row in table.texts() for cell in row)
     assert report.notes == ()
+    assert report.verdict() == "No policy is above random."
+    assert '<p class="verdict">No policy is above random.</p>' in page
 
 
 def test_the_papers_own_policy_and_thompson_can_be_named(tmp_path):

@@ -6,8 +6,8 @@ import pytest
 from taskmix.journal import Diagnostics, Evaluation, Opening, Round, SelectionStep, Shares, Step
 from taskmix.report import History, figures, read_history
 from taskmix.report.figures import selection, shares, weighting
-from taskmix.report.style import looks
-from taskmix.report.timeline import MAX_POINTS
+from taskmix.report.style import PALETTE, contestant_looks, looks
+from taskmix.report.timeline import FIGURE_POINTS, MAX_POINTS
 from taskmix.studies.paired import Difference
 
 COMPUTE = Opening("run", ["a"], {}, 1, {}, {"steps": 4, "batch": 10}, count="compute")
@@ -19,11 +19,11 @@ def history(make_run, short):
 
 
 def curves(figure, kind="scatter"):
-    """The traces with a name in the legend, as lists of points."""
+    """The traces that show their values, as lists of points."""
     return {
         trace.name: list(zip(list(trace.x), list(trace.y), strict=True))
         for trace in figure.data
-        if trace.type == kind and trace.showlegend is not False
+        if trace.type == kind and trace.hoverinfo != "skip"
     }
 
 
@@ -40,7 +40,7 @@ def test_smoothing_takes_a_twentieth_of_the_batches():
     losses = np.random.default_rng(1).random(200)
     steps = [Step(k + 1, "a", 1.0, loss=float(loss)) for k, loss in enumerate(losses)]
     smooth = figures.training_loss(History(opening, units=steps)).data[1]
-    assert smooth.y[100] == pytest.approx(losses[95:106].mean())
+    assert smooth.y[100] == pytest.approx(losses[95:106].mean(), rel=1e-3)
 
 
 def test_shares_are_those_asked_and_beside_them_those_drawn(history):
@@ -82,11 +82,12 @@ def test_convergence_marks_the_lowest_dev_loss_of_each_task(history):
 
 def test_convergence_has_a_strip_of_shares(history):
     (strip,) = (trace for trace in figures.convergence(history).data if trace.type == "heatmap")
-    assert list(strip.y) == ["easy", "hard"]
+    assert list(figures.convergence(history).layout.yaxis2.ticktext) == ["easy", "hard"]
     assert (strip.x[0], strip.x[-1]) == (1, 5)
-    assert len(strip.x) == strip.z.shape[1] + 1
-    np.testing.assert_allclose(strip.z[:, 0], [0.5, 0.5])
-    np.testing.assert_allclose(strip.z[:, -1], [0.8, 0.2])
+    shares = np.array(strip.z)
+    assert len(strip.x) == shares.shape[1] + 1
+    np.testing.assert_allclose(shares[:, 0], [0.5, 0.5])
+    np.testing.assert_allclose(shares[:, -1], [0.8, 0.2])
     assert (strip.zmin, strip.zmax) == (0, pytest.approx(0.8))
 
 
@@ -95,7 +96,7 @@ def test_convergence_has_a_strip_of_uncertainties_when_there_are_any(make_run, s
     history = read_history(make_run(*short, inner) / "journal.jsonl")
     strips = [trace for trace in figures.convergence(history).data if trace.type == "heatmap"]
     assert [strip.name for strip in strips] == ["share", "uncertainty"]
-    np.testing.assert_allclose(strips[1].z[:, 0], [0.1, 0.3])
+    np.testing.assert_allclose(np.array(strips[1].z)[:, 0], [0.1, 0.3])
 
 
 def test_weighting_shows_alpha_and_normalised_weights_by_round(make_run):
@@ -123,9 +124,10 @@ def test_selection_shows_shares_chosen_and_offered(make_run):
         SelectionStep(2, {"easy": 4, "hard": 12}, {"easy": 8}, used=0.5),
     ]
     figure = selection(read_history(make_run(*records) / "journal.jsonl"))
-    assert curves(figure) == {"easy": [(1, 0.25), (2, 1.0)], "hard": [(1, 0.75), (2, 0.0)]}
-    offered = next(trace for trace in figure.data if trace.name == "easy, offered")
-    assert list(offered.y) == [0.5, 0.25]
+    points = curves(figure)
+    assert points["easy"] == [(1, 0.25), (2, 1.0)]
+    assert points["hard"] == [(1, 0.75), (2, 0.0)]
+    assert points["easy, offered"] == [(1, 0.5), (2, 0.25)]
 
 
 def test_many_selections_are_counted_together():
@@ -133,7 +135,7 @@ def test_many_selections_are_counted_together():
     records = [SelectionStep(k, {}, {"a": k % 2, "b": 1}, used=1.0) for k in range(1, 1001)]
     figure = selection(History(opening, units=records))
     assert len(figure.data[0].x) == 100
-    assert figure.data[0].y == pytest.approx([1 / 3] * 100)
+    assert figure.data[0].y == pytest.approx([1 / 3] * 100, rel=1e-3)
 
 
 @pytest.mark.parametrize("draw", [shares, weighting, selection])
@@ -206,7 +208,7 @@ def test_differences_have_a_row_a_task_below_what_counts_and_dots_beside_each_ot
     b, c = figure.data
     assert b.y == pytest.approx([-0.3, 0.7])
     assert c.y == pytest.approx([0.3, 1.3])
-    given = looks(["a", "b", "c"])
+    given = contestant_looks(["a", "b", "c"])
     assert [b.marker.color, c.marker.color] == [given["b"].colour, given["c"].colour]
 
 
@@ -221,11 +223,41 @@ def test_a_task_has_the_same_colour_in_all_figures(make_run, short):
     history = read_history(make_run(*short) / "journal.jsonl")
     colour = looks(history.tasks)["hard"].colour
     for draw in (figures.training_loss, figures.dev_scores, figures.convergence):
-        named = [t for t in draw(history).data if t.name == "hard" and t.showlegend is not False]
+        named = [t for t in draw(history).data if t.name == "hard" and t.hoverinfo != "skip"]
         assert {trace.line.color for trace in named} == {colour}
+        assert {trace.legendgroup for trace in named} == {"task-1"}
     assert {t.fillcolor for t in shares(history).data if t.type == "scatter"} == {
         look.colour for look in looks(history.tasks).values()
     }
+
+
+def test_no_contestant_looks_like_a_task():
+    names = [f"contestant {k}" for k in range(20)]
+    assert not {look.colour for look in contestant_looks(names).values()} & set(PALETTE)
+
+
+def test_a_contestant_has_the_mean_shares_of_its_seeds_over_the_part_of_its_run():
+    opening = Opening("run", ["a", "b"], {}, 1, {}, {})
+    runs = [
+        History(
+            opening, shares=[Shares(1, [p, 1 - p])], units=[Step(k, "a", p) for k in range(1, n)]
+        )
+        for p, n in ((0.2, 10), (0.4, 50))
+    ]
+    panels = figures.share_panels({"mine": runs, "none": [History(opening)]})
+    assert list(panels) == ["mine"]
+    a, b = panels["mine"].data
+    assert (a.x[0], a.x[-1]) == (0, 100)
+    assert set(a.y) == {0.3}
+    assert set(b.y) == {0.7}
+
+
+def test_many_tasks_share_the_points_of_a_figure():
+    tasks = [f"task {k}" for k in range(30)]
+    units = [Step(k, tasks[k % 30], 0.5, loss=float(k)) for k in range(1, 6001)]
+    figure = figures.training_loss(History(Opening("many", tasks, {}, 1, {}, {}), units=units))
+    assert sum(len(trace.x) for trace in figure.data) <= 2 * FIGURE_POINTS
+    assert figure.layout.hovermode == "closest"
 
 
 def test_long_curves_are_thinned():

@@ -1,10 +1,13 @@
 import json
 import re
 import sys
+from html import unescape
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 
+from pages import figures_in, unpacked
 from taskmix.errors import UserError
 from taskmix.journal import Evaluation, Round, SelectionStep, Shares, Step
 from taskmix.report import document, write_comparison_report, write_run_report
@@ -28,7 +31,7 @@ class Page(HTMLParser):
     def __init__(self, path):
         super().__init__()
         self.tags, self.texts, self.rows = [], [], []
-        self.source = path.read_text(encoding="utf-8")
+        self.path, self.source = path, path.read_text(encoding="utf-8")
         self.feed(self.source)
 
     def handle_starttag(self, tag, attrs):
@@ -54,7 +57,10 @@ class Page(HTMLParser):
 @pytest.fixture(autouse=True)
 def small_plotly(monkeypatch):
     """Five megabytes of script are slow to parse; only the test of the size needs them."""
+    document._plotly.cache_clear()
     monkeypatch.setattr("plotly.offline.get_plotlyjs", lambda: "/* plotly.js */")
+    yield
+    document._plotly.cache_clear()
 
 
 def test_a_run_report_starts_with_the_final_table(make_run, short):
@@ -105,13 +111,18 @@ def test_several_metrics_are_all_given(make_run, short):
     assert Page(write_run_report(folder)).rows[2][1] == "f1 10.0, accuracy 30.0"
 
 
+def verdict(page):
+    [sentence] = re.findall(r'<p class="verdict">(.*?)</p>', page.source)
+    return unescape(sentence)
+
+
 def headings(page):
     return re.findall(r"<h2>(.*?)</h2>", page.source)
 
 
 def test_there_is_a_figure_for_every_kind_of_record(make_run, short):
     page = Page(write_run_report(make_run(*short)))
-    assert headings(page) == ["Dev scores", "Shares of the draws", "Convergence", "Training loss"]
+    assert headings(page) == ["Shares of the draws", "Dev scores", "Convergence", "Training loss"]
     weighed = Round(1, {}, {"easy": 1.0, "hard": 1.0}, {"easy": 1.0, "hard": 1.0}, dev_loss=1.0)
     assert headings(
         Page(write_run_report(make_run(weighed, name="weighed", family="weighting")))
@@ -165,8 +176,9 @@ def test_pages_load_nothing_and_forbid_it(make_run, short):
 
 def test_figures_offer_no_button_that_sends_data_away(make_run, short):
     source = Page(write_run_report(make_run(*short))).source
-    buttons = re.findall(r'"modeBarButtons": (\[\[.*?\]\])', source)
-    assert set(map(str, buttons)) == {'[["toImage", "zoom2d", "pan2d", "resetScale2d"]]'}
+    [buttons] = re.findall(r"BUTTONS = (\[\[.*?\]\]);", source)
+    assert buttons == '[["toImage", "zoom2d", "pan2d", "resetScale2d"]]'
+    assert source.count("modeBarButtons: BUTTONS") == 1
 
 
 def test_the_same_run_gives_the_same_page(make_run, short):
@@ -188,20 +200,22 @@ def test_a_report_that_fails_leaves_the_old_one(make_run, short, monkeypatch):
     assert (folder / "report.html").read_bytes() == old
 
 
-def test_a_long_journal_gives_a_page_of_a_few_megabytes(make_run, monkeypatch):
+def test_a_long_journal_gives_a_page_of_two_megabytes(make_run, monkeypatch):
     monkeypatch.undo()
-    steps = range(1, 20_001)
-    records = [
-        record
-        for k in steps
-        for record in (
-            Shares(k, [k / 40_000, 1 - k / 40_000]),
-            Step(k, ("easy", "hard")[k % 2], 0.5, loss=1 / k, examples=8),
-        )
-    ]
-    page = write_run_report(make_run(*records))
-    assert page.stat().st_size < 6_000_000
-    assert page.read_text().count("plotly.js v") == 1
+    document._plotly.cache_clear()
+    tasks = [f"task {k}" for k in range(8)]
+    rng = np.random.default_rng(1)
+    records = []
+    for k in range(1, 20_001):
+        shares = rng.dirichlet(np.ones(8)).tolist()
+        loss = float(rng.random())
+        records += [Shares(k, shares), Step(k, tasks[k % 8], 0.5, loss=loss, examples=8)]
+        if k % 1000 == 0:
+            scores = dict(zip(tasks, rng.random(8).tolist(), strict=True))
+            records.append(Evaluation(k, "dev", 0.5, scores, scores))
+    page = write_run_report(make_run(*records, tasks=tasks))
+    assert page.stat().st_size < 2_000_000
+    assert unpacked(page, "plotly").count("plotly.js v") == 1
 
 
 def test_a_comparison_starts_with_the_policies_and_marks_the_best(make_run, short):
@@ -224,7 +238,15 @@ def test_a_comparison_starts_with_the_policies_and_marks_the_best(make_run, shor
     ]
     bold = re.findall(r'<td class="best">(.*?)</td>', page.source)
     assert bold == ["90.0", "30.0 (30.0 to 30.0)", "50.0"]
-    assert headings(page) == ["Differences to random", "Dev score over the budget"]
+    assert headings(page) == [
+        "Differences to random",
+        "Dev score over the budget",
+        "Shares of the tasks",
+    ]
+    assert verdict(page) == (
+        "size is 10.0 points above random with one seed, which does not tell a difference from "
+        "noise: run 4 more seeds."
+    )
     assert page.rows[7:13] == [
         ["above random", "size"],
         ["easy", "+40.0"],
@@ -234,7 +256,14 @@ def test_a_comparison_starts_with_the_policies_and_marks_the_best(make_run, shor
         ["seeds", "1"],
     ]
     assert "no interval and no test" in page.text
-    assert [row[:3] for row in page.rows[14:]] == [
+    assert page.rows[13:16] == [
+        ["task", "random", "size"],
+        ["easy", "75.0% (0.3)", "75.0% (0.3)"],
+        ["hard", "25.0% (0.0)", "25.0% (0.0)"],
+    ]
+    links = [attrs["href"] for attrs in page.has("a")]
+    assert links == ["./../../r1/", "./../../r2/", "./../../s1/"]
+    assert [row[:3] for row in page.rows[17:]] == [
         ["random", "1", "40.0"],
         ["random", "2", "50.0"],
         ["size", "1", "50.0"],
@@ -293,7 +322,10 @@ def test_contestants_are_judged_by_the_objective_where_the_run_file_names_one(ma
     assert page.rows[7] == ["below a", "b"]
     assert page.rows[10][0] == "objective, loss"
     assert page.rows[10][1].startswith("+0.125 (")
-    assert "below a, in nats" in page.source
+    titles = [figure["layout"]["xaxis"]["title"]["text"] for figure in figures_in(page.path)]
+    assert "below a, in nats" in titles
+    assert "0.125 nats below a" not in verdict(page)
+    assert verdict(page).startswith("No difference to a beyond noise")
     assert headings(page)[1] == "Dev loss over the budget"
 
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from taskmix.report.document import Caption, Plot, document, plots, table, tiles, write_page
-from taskmix.report.style import SCALE, looks, panels, plotly, safe
+from taskmix.report.document import Caption, Plot, document, table, tiles, write_page
+from taskmix.report.style import SCALE, looks, numbers, panels, plotly, shortened
 from taskmix.report.timeline import Floats
 from taskmix.studies.analyse import Analysis
 
@@ -30,8 +30,9 @@ def write_analysis(analysis: Analysis, folder: Path, title: str) -> Path:
         drawn = similarity(analysis.tasks, analysis.before, analysis.after)
         made.append(Plot(_SIMILARITY, drawn))
     first, *others = map(table, analysis.tables())
-    body = [tiles(analysis.facts()), first, *plots(made), *others]
-    return write_page(folder / NAME, document(title, "analysis of the tasks", body))
+    body: list[str | Plot] = [tiles(analysis.facts()), first, *made, *others]
+    page = document(title, "analysis of the tasks", analysis.verdict(), body)
+    return write_page(folder / NAME, page)
 
 
 def single_task_bars(scores: Mapping[str, float], single: Mapping[str, float]) -> Any:
@@ -42,7 +43,8 @@ def single_task_bars(scores: Mapping[str, float], single: Mapping[str, float]) -
     for (name, look), values in zip(looks(series).items(), series.values(), strict=True):
         if values:
             marker = {"color": look.colour, "pattern": look.hatch}
-            x, y = [safe(task) for task in values], [100 * value for value in values.values()]
+            x = [shortened(task) for task in values]
+            y = numbers([100 * value for value in values.values()])
             figure.add_trace(go.Bar(x=x, y=y, name=name, marker=marker))
     figure.update_layout(barmode="group", bargap=0.25, hovermode="closest")
     figure.update_yaxes(title_text="dev score, of 100", hoverformat=".1f")
@@ -53,11 +55,11 @@ def similarity(tasks: Sequence[str], before: Floats, after: Floats) -> Any:
     """Return two heat maps of covariance similarities, each of shape `(tasks, tasks)`."""
     go, _ = plotly()
     figure = panels(widths=(1.0, 1.0))
-    names = [safe(task) for task in tasks]
+    names = [shortened(task) for task in tasks]
     common = {"x": names, "y": names, "zmin": 0, "zmax": 1, "colorscale": SCALE}
     for column, (title, values) in enumerate((("before", before), ("after", after)), 1):
         drawn = go.Heatmap(
-            z=values,
+            z=numbers(values),
             text=[[f"{value:.2f}" for value in row] for row in values],
             texttemplate="%{text}",
             showscale=column == 2,

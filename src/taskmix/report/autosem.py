@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from taskmix.report import figures
-from taskmix.report.document import Plot, document, folded, notice, plots, table, tiles, write_page
+from taskmix.report.document import Plot, document, folded, legend, table, tiles, write_page
 from taskmix.report.figures.autosem import MIN_TRIALS, RATIO_MAP, SEARCH_HISTORY, UTILITIES
-from taskmix.report.style import plotly
+from taskmix.report.style import looks, plotly
 from taskmix.studies.autosem import AutosemResult
 from taskmix.tables import hundredths
 
@@ -14,17 +14,18 @@ def write_autosem_report(result: AutosemResult, folder: Path) -> Path:
     """Write `report.html` into a study's folder; return its path."""
     plotly()
     tasks = ", ".join(result.search.space.tasks)
-    page = document(f"AutoSeM for {result.primary}", f"mixing {tasks}", _body(result))
+    title, lead = f"AutoSeM for {result.primary}", f"mixing {tasks}"
+    page = document(title, lead, result.verdict(), _body(result))
     return write_page(folder / "report.html", page)
 
 
-def _body(result: AutosemResult) -> list[str]:
+def _body(result: AutosemResult) -> list[str | Plot]:
     return [
-        notice(result.verdict()),
         tiles({f"seed {run.seed}": hundredths(run.value) for run in result.finals}),
         table(result.spent_table()),
         *map(table, result.utilities_tables()),
-        *plots(_plots(result)),
+        legend(looks(utility.task for utility in result.selection.utilities)),
+        *_plots(result),
         folded("Every trial", table(result.trials_table())),
         folded("The final runs", table(result.finals_table())),
     ]

@@ -10,8 +10,8 @@ import numpy as np
 
 from taskmix.bandit import CONTENDERS, BanditComparison, Environment, compare, simulate
 from taskmix.errors import UserError, unknown
-from taskmix.report.document import Caption, Plot, check_page, document, plots, table, write_page
-from taskmix.report.style import Look, looks, panels, plotly, safe
+from taskmix.report.document import Caption, Plot, check_page, document, legend, table, write_page
+from taskmix.report.style import band, contestant_looks, curve, panels, plotly
 from taskmix.report.timeline import Floats, thinned
 from taskmix.rng import stream
 from taskmix.studies.counterfactual_bandit import counterfactual_curves
@@ -32,6 +32,18 @@ class BanditReport:
 
     comparison: BanditComparison
     notes: tuple[str, ...]
+
+    def verdict(self) -> str:
+        """Return in a sentence which policy is best, the oracle apart."""
+        others = (line for line in self.comparison.standings() if "oracle" not in line.policy)
+        best = max(others, key=lambda line: line.score)
+        if best.policy == "random":
+            return "No policy is above random."
+        return (
+            f"{best.policy} is best: it closes {best.closed:.0%} of the gap from random to the "
+            f"oracle and is above random in {best.over_random} of "
+            f"{self.comparison.curves.shape[1]} environments."
+        )
 
     def tables(self) -> list[Table]:
         [standings] = self.comparison.tables()
@@ -89,8 +101,12 @@ def bandit_report(
         notes.append(f"The noise in each loss has a standard deviation of {noise:g}.")
     report = BanditReport(comparison, tuple(notes))
     lead = ", ".join(f"{size} {what}" for what, size in sizes.items())
-    body = [*map(table, report.tables()), *plots([Plot(_CAPTION, bandit_curves(comparison))])]
-    write_page(out / "report.html", document("The MTL bandit", lead, body))
+    body: list[str | Plot] = [
+        *map(table, report.tables()),
+        legend(contestant_looks(comparison.policies)),
+        Plot(_CAPTION, bandit_curves(comparison)),
+    ]
+    write_page(out / "report.html", document("The MTL bandit", lead, report.verdict(), body))
     return report
 
 

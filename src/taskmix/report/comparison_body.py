@@ -1,28 +1,57 @@
 """What the report of a comparison shows."""
 
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+
+import numpy as np
 
 from taskmix.config import Objective
 from taskmix.report import figures
-from taskmix.report.document import Caption, Plot, folded, notice, plots, table, verbatim
-from taskmix.report.figures.comparison import DIFFERENCES, LOSS_BANDS, SCORE_BANDS
+from taskmix.report.document import Caption, Plot, folded, legend, notice, table, verbatim
+from taskmix.report.figures.comparison import DIFFERENCES, LOSS_BANDS, SCORE_BANDS, SHARE_PANELS
+from taskmix.report.history import exposures
 from taskmix.report.run_data import RunData
+from taskmix.report.style import contestant_looks, looks
 from taskmix.studies.compare import Comparison, unit_of
+from taskmix.studies.looks import read_looks
 from taskmix.studies.paired import LOSSES
-from taskmix.tables import Column, Table
+from taskmix.studies.verdict import (
+    MIN_TASKS,
+    BootstrapEstimate,
+    interquartile_mean,
+    probability_of_improvement,
+)
+from taskmix.tables import Column, Table, TableCell, Value, duration
+from taskmix.training.folder import REPORT
 
 Runs = Mapping[str, Sequence[RunData]]
 
 
-def comparison_body(runs: Runs, baseline: str) -> list[str]:
-    """Return the tables first, then the figures, then every run and the configuration."""
-    config = next(iter(runs.values()))[0].config
-    return [
+def comparison_body(runs: Runs, baseline: str, out: Path) -> tuple[str, list[str | Plot]]:
+    """Return the verdict, and the page below it: scores, mixtures, every run, the configuration."""
+    objective = runs[baseline][0].objective
+    scored = _comparison(runs, baseline, objective, out)
+    # A run that is not finished has not had the same budget.
+    done = {name: [run for run in seeds if run.finished] for name, seeds in runs.items()}
+    finished = _comparison(done, baseline, objective, out)
+    compared = baseline in finished.runs and bool(finished.differences())
+    verdict = finished.verdict().sentence if compared else _no_verdict(runs)
+    config = runs[baseline][0].config
+    return verdict, [
         *_how_far(runs),
-        *_scores(runs, baseline),
-        folded("Every run", table(_runs_table(runs))),
+        *(_scores(runs, scored, finished if compared else None) if scored.runs else []),
+        *_mixtures(runs),
+        folded("Every run", table(_runs_table(runs, out))),
         *([folded("Configuration of the first run", verbatim(config))] if config else []),
     ]
+
+
+def _no_verdict(runs: Runs) -> str:
+    if len(runs) == 1:
+        return f"There is no other contestant to compare {next(iter(runs))} with."
+    return "No verdict yet: it needs finished runs of the baseline and of another contestant."
 
 
 def _how_far(runs: Runs) -> list[str]:
@@ -37,30 +66,88 @@ def _how_far(runs: Runs) -> list[str]:
     ]
 
 
-def _scores(runs: Runs, baseline: str) -> list[str]:
+def _scores(runs: Runs, scored: Comparison, finished: Comparison | None) -> list[str | Plot]:
     """Return the tables and figures of the runs that have been scored."""
-    objective = runs[baseline][0].objective
-    scored = _comparison(runs, baseline, objective)
-    if not scored.runs:
-        return []
     unit = scored.unit
     histories = {
         name: [run.history for run in runs[name] if run.history.evaluations] for name in scored.runs
     }
     bands = LOSS_BANDS if unit is LOSSES else SCORE_BANDS
-    made = [Plot(bands, figures.score_bands(histories, unit))]
-    tables = [scored.scores_table()]
-    # A run that is not finished has not had the same budget.
-    done = {name: [run for run in seeds if run.finished] for name, seeds in runs.items()}
-    finished = _comparison(done, baseline, objective)
-    if baseline in finished.runs and finished.differences():
-        tables += finished.differences_tables()
+    tables, plots = [scored.scores_table()], [Plot(bands, figures.score_bands(histories, unit))]
+    if finished is not None:
+        tables += [*finished.differences_tables(), *_description(finished)]
+        baseline = str(finished.baseline)
         drawing = figures.differences(finished.all_differences(), list(runs), baseline, unit)
-        made.insert(0, Plot(Caption(f"Differences to {baseline}", DIFFERENCES), drawing))
-    return [*map(table, tables), *plots(made)]
+        plots.insert(0, Plot(Caption(f"Differences to {baseline}", DIFFERENCES), drawing))
+    return [*map(table, tables), legend(contestant_looks(runs)), *plots]
 
 
-def _comparison(runs: Runs, baseline: str, objective: Objective | None) -> Comparison:
+def _description(finished: Comparison) -> list[Table]:
+    """Return the interquartile means and probabilities of improvement, from five tasks on."""
+    values = {
+        name: np.array([finished.value(name, task) for task in finished.tasks]).T
+        for name in finished.runs
+    }
+    if len(finished.tasks) < MIN_TASKS or min(map(len, values.values())) < 2:
+        return []
+    unit, base = finished.unit, values[str(finished.baseline)]
+    rows: list[list[Value]] = []
+    for name, of_name in values.items():
+        middle = interquartile_mean(of_name)
+        row: list[Value] = [name, _interval(middle, [*map(unit.level, _ends(middle))]), None]
+        if name != finished.baseline:
+            better = probability_of_improvement(of_name, base)
+            row[2] = _interval(better, [f"{end:.0%}" for end in _ends(better)])
+        rows.append(row)
+    columns = [
+        Column("contestant"),
+        Column("interquartile mean"),
+        Column("probability of improvement"),
+    ]
+    note = (
+        "Over all tasks and seeds, with 95% stratified bootstrap intervals (Agarwal et al. 2021): "
+        "a description, not a test."
+    )
+    return [Table(columns, rows, "Description", notes=(note,))]
+
+
+def _ends(estimate: BootstrapEstimate) -> tuple[float, float, float]:
+    return estimate.value, estimate.low, estimate.high
+
+
+def _interval(estimate: BootstrapEstimate, texts: Sequence[str]) -> TableCell:
+    middle, low, high = texts
+    return TableCell(f"{middle} ({low} to {high})", estimate.value)
+
+
+def _mixtures(runs: Runs) -> list[str | Plot]:
+    """Return what each contestant gave to the tasks: over all, and over the run."""
+    histories = {name: [run.history for run in seeds] for name, seeds in runs.items()}
+    panels = figures.share_panels(histories)
+    if not panels:
+        return []
+    tasks = next(iter(histories.values()))[0].tasks
+    given = {
+        name: [exposure for run in histories[name] if (exposure := exposures(run))]
+        for name in panels
+    }
+    rows: list[list[Value]] = []
+    for task in tasks:
+        row: list[Value] = [task]
+        for seeds in given.values():
+            share = mean(exposure[task].share for exposure in seeds)
+            epochs = [exposure[task].epochs for exposure in seeds]
+            known = [count for count in epochs if count is not None]
+            row.append(
+                TableCell(f"{share:.1%}" + (f" ({mean(known):.1f})" if known else ""), share)
+            )
+        rows.append(row)
+    columns = [Column("task"), *(Column(name) for name in panels)]
+    mixture = Table(columns, rows, "Share of each task (epochs)")
+    return [table(mixture), legend(looks(tasks)), Plot(SHARE_PANELS, panels=panels)]
+
+
+def _comparison(runs: Runs, baseline: str, objective: Objective | None, out: Path) -> Comparison:
     """Return the comparison of the runs that have been scored."""
     scored = {
         name: [(run, run.result) for run in seeds if run.result] for name, seeds in runs.items()
@@ -72,6 +159,7 @@ def _comparison(runs: Runs, baseline: str, objective: Objective | None) -> Compa
         baseline,
         objective,
         {name: [run.history.opening.seed for run, _ in seeds] for name, seeds in scored.items()},
+        read_looks(out),
     )
 
 
@@ -81,7 +169,7 @@ def _family(runs: Runs) -> str:
     return keys.pop() if len(keys) == 1 else "decider"
 
 
-def _runs_table(runs: Runs) -> Table:
+def _runs_table(runs: Runs, out: Path) -> Table:
     unit = unit_of(next(iter(runs.values()))[0].objective)
     by_loss = unit is LOSSES
     columns = [
@@ -89,16 +177,20 @@ def _runs_table(runs: Runs) -> Table:
         Column("seed"),
         Column("loss" if by_loss else "score", unit.level),
         Column("kept from"),
+        Column("time", duration),
         Column("finished"),
         Column("folder", left=True),
     ]
     rows = []
     for name, seeds in runs.items():
         for run in seeds:
-            result = run.result
+            result, history = run.result, run.history
             score = None if result is None else result.objective if by_loss else result.score
-            kept = None if result is None else f"{run.history.unit} {result.step:,}"
+            kept = None if result is None else f"{history.unit} {result.step:,}"
             done = "yes" if run.finished else "no"
-            seed = str(run.history.opening.seed)
-            rows.append([name, seed, score, kept, done, str(run.path)])
+            folder = os.path.relpath(run.path, out)
+            page = f"{folder}/{REPORT}" if (run.path / REPORT).exists() else f"{folder}/"
+            link = TableCell(folder, link=page)
+            seconds = history.seconds or None
+            rows.append([name, str(history.opening.seed), score, kept, seconds, done, link])
     return Table(columns, rows)

@@ -93,8 +93,8 @@ def _figure(plot: Plot, numbers: Iterator[int]) -> str:
     heading, caption = escape(plot.caption.heading), escape(plot.caption.caption)
     if plot.figure is None:
         panels = (
-            f"<div><h3>{escape(name)}</h3>{_place(figure, f'{heading}: {escape(name)}', numbers)}</div>"
-            for name, figure in plot.panels.items()
+            f"<div><h3>{name}</h3>{_place(figure, f'{heading}: {name}', numbers)}</div>"
+            for name, figure in ((escape(name), figure) for name, figure in plot.panels.items())
         )
         inside = f'<div class="panels">{"".join(panels)}</div>'
     else:
@@ -113,7 +113,8 @@ def legend(styles: Mapping[str, Look]) -> str:
     """Return a legend for all figures of the page; its buttons hide and show a name."""
     buttons = "".join(
         f'<button type="button" data-group="{look.group}" aria-pressed="true">'
-        f'<i class="{_CHIPS[look.pattern]}" style="--colour:{look.colour}"></i>{escape(name)}</button>'
+        f'<i class="{_CHIPS[look.pattern]}" style="--colour:{look.colour}"></i>'
+        f"{escape(name)}</button>"
         for name, look in styles.items()
     )
     return f'<div class="legend" role="group" aria-label="Legend">{buttons}</div>'
@@ -190,9 +191,10 @@ def events(sentences: Sequence[str]) -> str:
     return f'<ul class="events">{"".join(f"<li>{escape(each)}</li>" for each in sentences)}</ul>'
 
 
-def folded(summary: str, inside: str) -> str:
-    """Return HTML that opens on a click."""
-    return f"<details><summary>{escape(summary)}</summary>\n{inside}\n</details>"
+def folded(summary: str, inside: str, *, is_open: bool = False) -> str:
+    """Return HTML that opens and closes on a click."""
+    state = " open" if is_open else ""
+    return f"<details{state}><summary>{escape(summary)}</summary>\n{inside}\n</details>"
 
 
 def verbatim(text: str) -> str:

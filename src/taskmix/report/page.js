@@ -15,7 +15,8 @@ function draw(element, figures) {
   const { data, layout } = figures[Number(element.dataset.figure)];
   const narrow = element.clientWidth < 600;
   if (narrow) layout.hovermode = "closest"; // a box with all values would cover the figure
-  const config = { responsive: true, displaylogo: false, modeBarButtons: BUTTONS, displayModeBar: !narrow };
+  const config = { responsive: true, displaylogo: false, modeBarButtons: BUTTONS };
+  if (narrow) config.displayModeBar = false;
   return Plotly.newPlot(element, data, layout, config).then(() => (element.dataset.drawn = "yes"));
 }
 
@@ -33,7 +34,7 @@ function filter(elements) {
       hidden[shown ? "delete" : "add"](button.dataset.group);
       elements.filter((element) => element.dataset.drawn).forEach(apply);
     });
-  return apply;
+  return (element) => hidden.size && apply(element);
 }
 
 async function start() {

@@ -6,8 +6,8 @@ from pathlib import Path
 from taskmix.errors import UserError, unknown
 from taskmix.report.comparison_body import Runs, comparison_body
 from taskmix.report.document import document, write_page
-from taskmix.report.run_body import run_body
-from taskmix.report.run_data import read_run
+from taskmix.report.run_body import run_body, run_verdict
+from taskmix.report.run_data import RunData, read_run
 from taskmix.report.style import plotly
 from taskmix.training.folder import JOURNAL, REPORT
 
@@ -17,7 +17,7 @@ def write_run_report(folder: Path) -> Path:
     plotly()
     run = read_run(Path(folder))
     lead = f"{run.policy} on {', '.join(run.history.tasks)}"
-    page = document(run.history.opening.name, lead, run_body(run))
+    page = document(run.history.opening.name, lead, run_verdict(run), run_body(run))
     return write_page(run.path / REPORT, page)
 
 
@@ -36,13 +36,17 @@ def write_comparison_report(
     if not runs or not all(runs.values()):
         raise UserError(f"runs: expected run folders for each policy, found {dict(runs)}")
     read = {name: [read_run(Path(path)) for path in paths] for name, paths in runs.items()}
-    tasks = _common_tasks(read)
-    against = baseline if baseline is not None else next(iter(read))
-    if against not in read:
-        raise unknown("contestant", against, read, "baseline")
-    lead = f"{', '.join(read)} on {', '.join(tasks)}"
-    page = document(title, lead, comparison_body(read, against))
-    return write_page(Path(out) / REPORT, page)
+    return _write_comparison(read, Path(out), title, baseline)
+
+
+def _write_comparison(runs: Runs, out: Path, title: str, baseline: str | None) -> Path:
+    tasks = _common_tasks(runs)
+    against = baseline if baseline is not None else next(iter(runs))
+    if against not in runs:
+        raise unknown("contestant", against, runs, "baseline")
+    lead = f"{', '.join(runs)} on {', '.join(tasks)}"
+    verdict, body = comparison_body(runs, against, out)
+    return write_page(out / REPORT, document(title, lead, verdict, body))
 
 
 def write_report(folder: Path, baseline: str | None = None) -> Path:
@@ -54,15 +58,17 @@ def write_report(folder: Path, baseline: str | None = None) -> Path:
     """
     if (folder / JOURNAL).exists():
         return write_run_report(folder)
-    runs: dict[str, list[Path]] = {}
+    plotly()
+    runs: dict[str, list[RunData]] = {}
     for journal in sorted([*folder.glob(f"*/{JOURNAL}"), *folder.glob(f"*/*/{JOURNAL}")]):
-        runs.setdefault(read_run(journal.parent).policy, []).append(journal.parent)
+        run = read_run(journal.parent)
+        runs.setdefault(run.policy, []).append(run)
     if not runs:
         raise UserError(
             f"{folder}: expected the folder of a run or of a study, found no {JOURNAL} in it or "
             "below it"
         )
-    return write_comparison_report(runs, folder, folder.resolve().name, baseline)
+    return _write_comparison(runs, folder, folder.resolve().name, baseline)
 
 
 def _common_tasks(runs: Runs) -> list[str]:

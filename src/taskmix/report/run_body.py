@@ -6,48 +6,90 @@ from typing import Any
 from taskmix.config import Objective
 from taskmix.journal import SelectionStep
 from taskmix.report import figures
-from taskmix.report.document import Plot, folded, notice, plots, table, tiles, verbatim
+from taskmix.report.document import Plot, events, folded, legend, table, tiles, verbatim
 from taskmix.report.figures.deciders import DECIDERS
 from taskmix.report.figures.run import CONVERGENCE, DEV_SCORES, TRAINING_LOSS
 from taskmix.report.history import Exposure, exposures
 from taskmix.report.run_data import RunData
+from taskmix.report.style import looks
 from taskmix.report.timeline import training_losses
+from taskmix.report.why import why
 from taskmix.studies.compare import unit_of
+from taskmix.studies.paired import SCORES
 from taskmix.tables import UNKNOWN, Column, Table, TableCell, Value, duration, hundredths
 from taskmix.tasks.metrics import PERPLEXITY, shown
-from taskmix.training.folder import Scores
+from taskmix.training.folder import Finished, Scores
 
 
-def run_body(run: RunData) -> list[str]:
+def run_body(run: RunData) -> list[str | Plot]:
     """Return the scores first, then the figures, then the configuration."""
+    reasons = why(run.history)
     return [
-        *_how_far(run),
         tiles(_facts(run)),
         table(run_table(run)),
-        *plots(_plots(run)),
+        legend(looks(run.history.tasks)),
+        *_plots(run),
+        *([folded("Why the shares changed", events(reasons), is_open=True)] if reasons else []),
         *([folded("Configuration", verbatim(run.config))] if run.config else []),
     ]
 
 
-def _how_far(run: RunData) -> list[str]:
-    if run.finished:
-        return []
-    history = run.history
-    done, budget = history.end, history.opening.budget.get(history.family.unit)
-    of = f" of {budget:,}" if budget and history.opening.count == "steps" else ""
-    state = "the scores are the best so far" if run.result else "it has not been scored yet"
-    return [
-        notice(
-            f"This run is not finished: {done:,}{of} {history.family.unit} are done, and {state}."
+def run_verdict(run: RunData) -> str:
+    """Return how far a run is, and what it reached, in one or two sentences."""
+    history, result = run.history, run.result
+    sentences = []
+    if not run.finished:
+        budget = history.opening.budget.get(history.family.unit)
+        of = f" of {budget:,}" if budget and history.opening.count == "steps" else ""
+        state = "" if result else ", and it has not been scored yet"
+        sentences.append(
+            f"This run is not finished: {history.end:,}{of} {history.family.unit} are done{state}."
         )
+    elif result is None:
+        sentences.append(f"{run.policy} drew {history.end:,} batches; the journal has no scores.")
+    if result:
+        so_far = "" if run.finished else " so far"
+        sentences.append(f"{run.policy} reached {_reached(run, result)}{so_far}.")
+        sentences += _over_baseline(result)
+        target = history.opening.decider.get("target") if run.objective is None else None
+        reason = f", for its score of the target {target}" if target in result.tasks else ""
+        sentences.append(f"The model of {history.unit} {result.step:,} is kept{reason}.")
+    return " ".join(sentences)
+
+
+def _reached(run: RunData, result: Finished) -> str:
+    objective = run.objective
+    if objective is None or result.objective is None:
+        count = len(result.tasks)
+        of = "its task" if count == 1 else f"{count} tasks, on average"
+        return f"a dev score of {hundredths(result.score)} on {of}"
+    value = unit_of(objective).level(result.objective)
+    names = objective.tasks
+    of = names[0] if len(names) == 1 else f"the {len(names)} target tasks, on average"
+    return f"a dev {objective.measure} of {value} on {of}"
+
+
+def _over_baseline(result: Finished) -> list[str]:
+    known = {task: of for task, of in result.tasks.items() if of.baseline is not None}
+    below = [
+        task for task, of in known.items() if of.baseline is not None and of.score <= of.baseline
     ]
+    if not known:
+        return []
+    if not below:
+        return ["Every task is above its majority-class baseline."]
+    listed = ", ".join(below[:3]) + (", ..." if len(below) > 3 else "")
+    return [f"Not above the majority-class baseline: {listed}."]
 
 
 def _facts(run: RunData) -> dict[str, str]:
     history, result = run.history, run.result
     facts = {}
     if result:
-        facts["score (mean over tasks)"] = hundredths(result.score)
+        if run.objective is not None and result.objective is not None:
+            facts[run.objective.words] = unit_of(run.objective).level(result.objective)
+        if unit_of(run.objective) is SCORES:
+            facts["score (mean over tasks)"] = hundredths(result.score)
         facts[f"kept from {history.unit}"] = f"{result.step:,}"
     target = str(history.opening.decider.get("target"))
     if result and target in result.tasks:
@@ -56,14 +98,14 @@ def _facts(run: RunData) -> dict[str, str]:
     facts["budget"] = budget_words(history.opening.budget, history.family.unit)
     if (count := history.opening.count) != "steps":
         facts["budget"] = f"the {count} of {budget_words(history.opening.budget, 'steps')}"
-    if result:
+    if result and result.forward:
         facts["examples forward"] = f"{result.forward:,}"
         facts["examples backward"] = f"{result.backward:,}"
     if history.units and isinstance(last := history.units[-1], SelectionStep):
         facts["data used"] = f"{last.used:.1%}"
     if history.seconds:
         facts["time"] = duration(history.seconds)
-    return facts
+    return {name: fact for name, fact in facts.items() if fact != UNKNOWN}
 
 
 def budget_words(budget: Mapping[str, Any], unit: str) -> str:
@@ -81,10 +123,11 @@ def budget_words(budget: Mapping[str, Any], unit: str) -> str:
 
 def run_table(run: RunData) -> Table:
     """Return the scores of a run by task, with what each task got of the budget."""
-    result, given = run.result, exposures(run.history)
+    history, result = run.history, run.result
+    given = exposures(history)
     if result is None:
-        return scores_table(dict.fromkeys(run.history.tasks), given)
-    scores = {task: result.tasks[task] for task in run.history.tasks}
+        return scores_table(dict.fromkeys(history.tasks), given)
+    scores = {task: result.tasks[task] for task in history.tasks}
     return scores_table(scores, given, result.score, run.objective, result.objective)
 
 
@@ -156,12 +199,12 @@ def _plots(run: RunData) -> list[Plot]:
     """Return the figures that the journal has records for."""
     history = run.history
     made = []
-    if history.evaluations:
-        kept = run.result.step if run.result else None
-        made.append(Plot(DEV_SCORES, figures.dev_scores(history, kept)))
     if history.units:
         caption, draw = DECIDERS[history.family.key]
         made.append(Plot(caption, draw(history)))
+    if history.evaluations and unit_of(run.objective) is SCORES:
+        kept = run.result.step if run.result else None
+        made.append(Plot(DEV_SCORES, figures.dev_scores(history, kept)))
     if history.evaluations:
         made.append(Plot(CONVERGENCE, figures.convergence(history)))
     if training_losses(history):

@@ -22,7 +22,8 @@ class RunData:
         path: of the folder.
         history: its journal.
         config: its run file as text; empty if there is none.
-        finished: whether the budget is spent.
+        finished: whether the budget is spent; other training loops do not say, and count as
+            finished.
         result: the final scores, else those of the model kept so far; None before any evaluation.
     """
 
@@ -56,7 +57,8 @@ def read_run(path: Path) -> RunData:
     history = read_history(path / JOURNAL)
     if (path / SCORES).exists():
         return RunData(path, history, config, True, _final_result(path, history))
-    return RunData(path, history, config, False, _result_so_far(path, history, config))
+    hosted = not config and history.family.unit not in history.opening.budget
+    return RunData(path, history, config, hosted, _result_so_far(path, history, config))
 
 
 def _final_result(path: Path, history: History) -> Finished:

@@ -1,5 +1,6 @@
 """What all figures share: colours, layout and the import of plotly."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -77,26 +78,27 @@ def numbers(values: ArrayLike, digits: int = 4) -> list[Any]:
     """Return numbers with few significant digits, which keep a page small; NaN becomes None.
 
     >>> numbers([0.123456, 2000.0])
-    [0.1235, 2000.0]
+    [0.1235, 2000]
     """
     rows = np.asarray(values, dtype=np.float64)
     if rows.ndim > 1:
         return [numbers(row, digits) for row in rows]
-    return [None if np.isnan(value) else float(f"{value:.{digits}g}") for value in rows]
+    rounded = (float(f"{value:.{digits}g}") for value in rows)
+    return [None if math.isnan(x) else int(x) if x.is_integer() else x for x in rounded]
 
 
-def curve(name: str, look: Look, x: ArrayLike, y: ArrayLike, **more: Any) -> Any:
+def curve(name: str, look: Look, x: ArrayLike, y: ArrayLike, digits: int = 4, **more: Any) -> Any:
     """Return a line in the look of its name; the page has the legend."""
     go, _ = plotly()
     drawn = {"mode": "lines", "line": look.line(), "showlegend": False, **more}
-    name, x, y = safe(name), numbers(x, 6), numbers(y)
+    name, x, y = safe(name), numbers(x, 6), numbers(y, digits)
     return go.Scatter(x=x, y=y, name=name, legendgroup=look.group, **drawn)
 
 
 def band(name: str, look: Look, x: ArrayLike, low: ArrayLike, high: ArrayLike) -> list[Any]:
     """Return the area between two lines."""
-    edge = {"line": {"width": 0}, "hoverinfo": "skip"}
-    fill = {"fill": "tonexty", "fillcolor": look.faint(0.2)}
+    edge: dict[str, Any] = {"line": {"width": 0}, "hoverinfo": "skip"}
+    fill: dict[str, Any] = {"fill": "tonexty", "fillcolor": look.faint(0.2)}
     return [curve(name, look, x, low, **edge), curve(name, look, x, high, **edge, **fill)]
 
 

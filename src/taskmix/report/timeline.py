@@ -12,7 +12,7 @@ Floats = NDArray[np.float64]
 
 MAX_POINTS = 600
 """Points in a curve, at most: about as many as a screen has pixels for."""
-FIGURE_POINTS = 2400
+FIGURE_POINTS = 2000
 """Points in the curves of all tasks of a figure; with many tasks each gets fewer."""
 
 
@@ -20,7 +20,7 @@ def max_points(tasks: int, most: int = MAX_POINTS) -> int:
     """Return the points for each task's curve.
 
     >>> max_points(3), max_points(30)
-    (600, 80)
+    (600, 66)
     """
     return max(60, min(most, FIGURE_POINTS // max(1, tasks)))
 

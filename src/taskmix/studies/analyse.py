@@ -65,6 +65,21 @@ class Analysis:
         """The tasks at or above their single-task score: a column of Table 4."""
         return at_or_above(self.scores, self.single)
 
+    def verdict(self) -> str:
+        """Return in a sentence how the tasks fare together."""
+        mean = sum(self.scores.values()) / len(self.scores)
+        sentence = f"The {len(self.scores)} tasks reach {hundredths(mean)} on average"
+        if not self.single:
+            return f"{sentence}; name single-task runs with --single to see negative transfer."
+        lost = [
+            f"{task} ({100 * (self.scores[task] - score):+.1f})"
+            for task, score in self.single.items()
+            if task not in self.reached
+        ]
+        if not lost:
+            return f"{sentence}; none of {len(self.single)} scores below its training alone."
+        return f"{sentence}; below their training alone: {', '.join(lost)}."
+
     def tables(self) -> list[Table]:
         """Return a row for each task, and the parameters of a conditioned model."""
         columns = [

@@ -204,7 +204,9 @@ def _ratio_maps(search: Search, fitted: Map) -> Any:
         values = function(at.reshape(-1, at.shape[-1])).reshape(MAP_POINTS, MAP_POINTS)
         z = numbers(np.where(possible, values, np.nan))
         bar = {"title": {"text": name}, "x": 0.46 if column == 1 else 1.0, "thickness": 12}
-        heat = go.Heatmap(x=numbers(axis), y=numbers(axis), z=z, colorscale=SCALE, colorbar=bar, name=name)
+        heat = go.Heatmap(
+            x=numbers(axis), y=numbers(axis), z=z, colorscale=SCALE, colorbar=bar, name=name
+        )
         figure.add_trace(heat, row=1, col=column)
         shares = fitted.shares[:, [first, second]]
         figure.add_trace(_share_points(go, search, shares[:, 0], shares[:, 1]), row=1, col=column)

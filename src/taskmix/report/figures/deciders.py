@@ -56,6 +56,7 @@ def share_areas(tasks: Sequence[str], steps: Floats, values: Floats) -> list[Any
             look,
             steps,
             column,
+            digits=3,
             stackgroup="asked",
             line={"width": 0, "color": look.colour, "shape": "hv"},
             fillcolor=look.colour,

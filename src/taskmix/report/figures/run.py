@@ -50,6 +50,8 @@ TRAINING_LOSS = Caption(
 )
 MAX_MARKED = 40
 """Points up to which a curve has a marker on each."""
+MAX_RAW_TASKS = 4
+"""Tasks up to which the losses of single batches are drawn; those of more tasks hide the rest."""
 
 
 def dev_scores(history: History, kept: int | None = None) -> Any:
@@ -145,7 +147,7 @@ def _add_strip(figure: Any, row: int, history: History, name: str, timeline: Tim
 
 
 def training_loss(history: History) -> Any:
-    """Return each task's loss, smoothed over a twentieth of its batches, raw behind it."""
+    """Return each task's loss, smoothed over a twentieth of its batches; of few tasks raw, too."""
     series = training_losses(history)
     figure = panels(tasks=len(series))
     for task, look in looks(history.tasks).items():
@@ -159,8 +161,10 @@ def training_loss(history: History) -> Any:
 def _raw_and_smoothed(task: str, series: Series, look: Look, tasks: int) -> list[Any]:
     shown = thinned(len(series.steps), max_points(tasks))
     smooth = smoothed(series.values, max(1, len(series.values) // 20))
-    steps, faint = series.steps[shown], {"color": look.faint(0.35), "width": 1}
-    return [
-        curve(task, look, steps, series.values[shown], line=faint, hoverinfo="skip"),
-        curve(task, look, steps, smooth[shown], line=look.line(2.5)),
-    ]
+    steps = series.steps[shown]
+    smooth_curve = curve(task, look, steps, smooth[shown], line=look.line(2.5))
+    if tasks > MAX_RAW_TASKS:
+        return [smooth_curve]
+    line = {"color": look.faint(0.35), "width": 1}
+    raw = curve(task, look, steps, series.values[shown], digits=3, line=line, hoverinfo="skip")
+    return [raw, smooth_curve]
