@@ -194,7 +194,7 @@ def test_a_comparison_runs_each_policy_once(
     policies = ("--policies", "random, {name: temperature, temperature: 2}")
     said = taskmix(*words, *policies)
     assert said.code == 0, said.err
-    assert "temperature(temperature=2), seed 2: step 6/6" in said.out
+    assert "temperature 2, seed 2: step 6/6" in said.out
     assert f"Report: {tmp_path / 'study' / 'report.html'}" in said.out
     files = sorted((tmp_path / "study").rglob("scores.json"))
     assert len(files) == 4
@@ -208,7 +208,7 @@ def test_a_comparison_runs_each_policy_once(
         == [
             line
             for line in said.out.splitlines()
-            if not line.startswith(("random,", "temperature("))
+            if not line.startswith(("random,", "temperature 2,"))
         ][:6]
     )
     assert [file.stat().st_mtime_ns for file in files] == before

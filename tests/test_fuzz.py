@@ -259,7 +259,7 @@ def test_journals_are_read_or_refused(
         list(read(path))
         run = read_run(folder)
         run_body(run)
-        comparison_body({"one": [run], "again": [run]}, "one")
+        comparison_body({"one": [run], "again": [run]}, "one", folder)
     with sentence(), warnings.catch_warnings(action="ignore"):  # so few draws teach little
         improve_runs([folder], folder / "policy.yaml")
     repair(path)

@@ -52,7 +52,7 @@ def test_every_policy_is_run_with_every_seed_in_a_folder_of_its_own(
         "random/seed-5",
         "temperature-temperature=2/seed-5",
     ]
-    assert list(comparison.runs) == ["random", "temperature(temperature=2)"]
+    assert list(comparison.runs) == ["random", "temperature 2"]
     assert [len(folders) for folders in comparison.folders.values()] == [2, 2]
 
 
@@ -85,7 +85,7 @@ def test_long_policies_have_different_folders_that_a_file_system_takes(
 
 def test_a_label_names_what_was_asked_for() -> None:
     assert label({"name": "random"}) == "random"
-    assert label({"name": "exp3s", "eta": 0.1, "epsilon": 0}) == "exp3s(eta=0.1, epsilon=0)"
+    assert label({"name": "exp3s", "eta": 0.1, "epsilon": 0}) == "exp3s eta 0.1, epsilon 0"
 
 
 def test_a_name_of_ones_own_is_that_of_the_table_the_folder_and_the_run(

@@ -11,7 +11,7 @@ from taskmix.config import Objective
 from taskmix.report import figures
 from taskmix.report.document import Caption, Plot, folded, legend, notice, table, verbatim
 from taskmix.report.figures.comparison import DIFFERENCES, LOSS_BANDS, SCORE_BANDS, SHARE_PANELS
-from taskmix.report.history import exposures
+from taskmix.report.history import Exposure, exposures
 from taskmix.report.run_data import RunData
 from taskmix.report.style import contestant_looks, looks
 from taskmix.studies.compare import Comparison, unit_of
@@ -128,23 +128,24 @@ def _mixtures(runs: Runs) -> list[str | Plot]:
         return []
     tasks = next(iter(histories.values()))[0].tasks
     given = {
-        name: [exposure for run in histories[name] if (exposure := exposures(run))]
-        for name in panels
+        name: [of_run for run in histories[name] if (of_run := exposures(run))] for name in panels
     }
-    rows: list[list[Value]] = []
-    for task in tasks:
-        row: list[Value] = [task]
-        for seeds in given.values():
-            share = mean(exposure[task].share for exposure in seeds)
-            epochs = [exposure[task].epochs for exposure in seeds]
-            known = [count for count in epochs if count is not None]
-            row.append(
-                TableCell(f"{share:.1%}" + (f" ({mean(known):.1f})" if known else ""), share)
-            )
-        rows.append(row)
+    rows: list[list[Value]] = [
+        [task, *(_given([of_run[task] for of_run in seeds]) for seeds in given.values())]
+        for task in tasks
+    ]
     columns = [Column("task"), *(Column(name) for name in panels)]
     mixture = Table(columns, rows, "Share of each task (epochs)")
     return [table(mixture), legend(looks(tasks)), Plot(SHARE_PANELS, panels=panels)]
+
+
+def _given(seeds: Sequence[Exposure]) -> TableCell | None:
+    """Return the mean share of a task and its epochs; None before the first step."""
+    if not seeds:
+        return None
+    share, epochs = mean(each.share for each in seeds), [each.epochs for each in seeds]
+    known = [count for count in epochs if count is not None]
+    return TableCell(f"{share:.1%}" + (f" ({mean(known):.1f})" if known else ""), share)
 
 
 def _comparison(runs: Runs, baseline: str, objective: Objective | None, out: Path) -> Comparison:

@@ -11,6 +11,9 @@ from taskmix.report.run_data import RunData, read_run
 from taskmix.report.style import plotly
 from taskmix.training.folder import JOURNAL, REPORT
 
+UNIFORM = "random"
+"""The contestant that others are compared with unless the user names one."""
+
 
 def write_run_report(folder: Path) -> Path:
     """Write `report.html` into a run folder, finished or not; return its path."""
@@ -54,7 +57,8 @@ def write_report(folder: Path, baseline: str | None = None) -> Path:
 
     Args:
         folder: of the run or study.
-        baseline: in a study, the decider that the others are compared with; the first if None.
+        baseline: in a study, the decider that the others are compared with; if None, `random`
+            where it is one of them, else the first.
     """
     if (folder / JOURNAL).exists():
         return write_run_report(folder)
@@ -68,6 +72,9 @@ def write_report(folder: Path, baseline: str | None = None) -> Path:
             f"{folder}: expected the folder of a run or of a study, found no {JOURNAL} in it or "
             "below it"
         )
+    if baseline is None:
+        baseline = UNIFORM if UNIFORM in runs else next(iter(runs))
+    runs = {name: runs[name] for name in sorted(runs, key=lambda name: name != baseline)}
     return _write_comparison(runs, folder, folder.resolve().name, baseline)
 
 

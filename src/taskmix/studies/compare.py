@@ -206,17 +206,24 @@ def unit_of(objective: Objective | None) -> Unit:
 
 
 def label(decider: Mapping[str, Any]) -> str:
-    """Return a decider's name in tables and folders: the user's, else its name and options.
+    """Return a decider's name in tables: the user's, else its name and options.
 
     >>> label({"name": "temperature", "temperature": 2})
-    'temperature(temperature=2)'
+    'temperature 2'
+    >>> label({"name": "exp3s", "eta": 0.1, "epsilon": 0.05})
+    'exp3s eta 0.1, epsilon 0.05'
     >>> label({"name": "temperature", "temperature": 2, "as": "warm"})
     'warm'
     """
     if "as" in decider:
         return str(decider["as"])
-    options = ", ".join(f"{key}={value}" for key, value in decider.items() if key != "name")
-    return f"{decider['name']}({options})" if options else str(decider["name"])
+    name = str(decider["name"])
+    options = [
+        str(value) if key == name else f"{key} {value}"
+        for key, value in decider.items()
+        if key != "name"
+    ]
+    return f"{name} {', '.join(options)}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -306,10 +313,11 @@ def check_contestants(
     config: RunConfig, deciders: Sequence[str | Mapping[str, Any]], baseline: str | None = None
 ) -> str:
     """Return the name of the baseline; raise unless the names of the contestants differ."""
-    names = [label(decided_by(config, each, Path(), "compare").decider) for each in deciders]
+    contestants = [decided_by(config, each, Path(), "compare").decider for each in deciders]
+    names = [label(each) for each in contestants]
     if not names:
         raise UserError("compare: expected at least one contestant, found none")
-    folders = [_folder_name(name) for name in names]
+    folders = [_folder_name(each) for each in contestants]
     for name, folder in zip(names, folders, strict=True):
         if folders.count(folder) > 1:
             raise UserError(
@@ -323,8 +331,8 @@ def check_contestants(
 
 def _job(shared: RunConfig, decider: str | Mapping[str, Any], seed: int, out: Path) -> Job:
     config = changed(decided_by(shared, decider, Path(), "compare"), {"seed": seed}, "compare")
-    name = label(config.decider)
-    return Job(name, config, out / _folder_name(name) / f"seed-{seed}")
+    folder = out / _folder_name(config.decider) / f"seed-{seed}"
+    return Job(label(config.decider), config, folder)
 
 
 def _check_deciders(config: RunConfig, jobs: Sequence[Job], runner: Runner) -> None:
@@ -354,7 +362,12 @@ def _shared_settings(config: RunConfig) -> dict[str, Any]:
     return settings
 
 
-def _folder_name(name: str) -> str:
+def _folder_name(decider: Mapping[str, Any]) -> str:
+    """Return the name of a contestant's folder, the same as in earlier versions."""
+    name = str(decider.get("as", decider["name"]))
+    if "as" not in decider:
+        options = ", ".join(f"{key}={value}" for key, value in decider.items() if key != "name")
+        name += f"({options})" if options else ""
     plain = "".join(c if c.isalnum() or c in "_-=.," else "-" for c in name).strip("-")
     if len(plain) <= MAX_NAME:
         return plain

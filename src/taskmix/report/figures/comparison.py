@@ -129,7 +129,7 @@ def share_panels(runs: Mapping[str, Sequence[History]]) -> dict[str, Any]:
         means = np.mean([means for _, means in binned], axis=0)
         figure = panels(tasks=len(tasks))
         figure.add_traces(share_areas(tasks, edges, np.vstack([means, means[-1]])))
-        figure.update_xaxes(title_text="part of the run, %", range=[0, 100])
+        figure.update_xaxes(title_text="part of the run, %", range=[0, 100], tickvals=[0, 50, 100])
         figure.update_yaxes(range=[0, 1], tickformat=".0%", hoverformat=".1%")
         figure.update_layout(height=230)
         drawn[name] = figure
