@@ -48,6 +48,9 @@ class Opening(Record):
     count: Literal["steps", "examples", "compute"] = "steps"  # the unit of the budget
     objective: list[str] | None = None  # the target tasks; all if None
     batches: dict[str, float] | None = None  # in an epoch, where examples do not tell
+    measure: Literal["score", "loss"] = "score"  # of the objective
+    warmup: float | None = None  # share of the steps; None for a constant learning rate
+    dev: dict[str, int] | None = None  # by task, the dev examples of an evaluation
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """The studies behind `taskmix estimate` and `taskmix improve`."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import taskmix
 from taskmix.cli import app
 from taskmix.config import RunConfig, build_decider
 from taskmix.errors import UserError
-from taskmix.journal import Journal, Opening
+from taskmix.journal import Evaluation, Journal, Opening
 from taskmix.offpolicy import (
     Log,
     entropy_weight,
@@ -256,7 +257,7 @@ def command(*words: str) -> str:
 
 def test_the_command_line_says_what_is_estimated_and_by_what(run: Path, tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
-    said = command("improve", str(run), "-o", str(path))
+    said = command("improve", "--from", "rewards", str(run), "-o", str(path))
     assert "by draws it was not learned from" in said
     assert "at the states that these runs visited" in said
     assert "of 300 decisions (300 steps)" in said
@@ -269,13 +270,55 @@ def test_the_command_line_overwrites_by_force_only(run: Path, tmp_path: Path) ->
     path = tmp_path / "policy.yaml"
     path.write_text("mine")
     with pytest.raises(UserError, match="--force"):
-        command("improve", str(run), "-o", str(path))
-    command("improve", str(run), "-o", str(path), "--force")
+        command("improve", "--from", "rewards", str(run), "-o", str(path))
+    command("improve", "--from", "rewards", str(run), "-o", str(path), "--force")
     assert read_policy(path, run)[0]["name"] == "fixed"
 
 
 def test_the_command_line_says_why_there_is_no_interval(config: RunConfig, tmp_path: Path) -> None:
     short = config.model_copy(update={"budget": config.budget.model_copy(update={"steps": 20})})
     make_run(short, tmp_path / "short")
-    said = command("improve", str(tmp_path / "short"), "-o", str(tmp_path / "p.yaml"))
+    said = command(
+        "improve", "--from", "rewards", str(tmp_path / "short"), "-o", str(tmp_path / "p.yaml")
+    )
     assert "(no interval: too few decisions)" in said
+
+
+def scored_journal(path: Path) -> Path:
+    """A run in name only, with evaluations: the first task is learned at once."""
+    policy, rng = taskmix.Random(TASKS), stream(1, "draws")
+    opening = Opening("run", TASKS, SIZES, 1, {}, {"steps": 100, "batch": 1}, warmup=0.1)
+    drawn = dict.fromkeys(TASKS, 0)
+    with Journal.create(path, opening) as journal:
+        for step in range(1, 101):
+            draw = policy.ask(rng)
+            drawn[draw.task] += 1
+            journal.draw(step, Outcome(draw, loss=1.0))
+            if step % 10 == 0:
+                scores = {TASKS[0]: 0.7, TASKS[1]: 0.1 + drawn[TASKS[1]] / 100}
+                losses = dict.fromkeys(TASKS, 1.0)
+                journal.append(Evaluation(step, "dev", 0.5, scores, losses))
+    return path
+
+
+def test_the_command_learns_shares_from_scores(tmp_path: Path) -> None:
+    journal, path = scored_journal(tmp_path / "journal.jsonl"), tmp_path / "policy.yaml"
+    said = command("improve", str(journal), "-o", str(path), "--floor", "0.1")
+    assert "Expected gain of the objective" in said
+    spec, policy = read_policy(path, journal)
+    assert spec["name"] == "fixed"
+    assert policy.probabilities()[1] > 0.8
+    forecast = json.loads(command("improve", str(journal), "-o", str(path), "--json"))
+    assert forecast["changed"]
+    assert [task["task"] for task in forecast["tasks"]] == TASKS
+
+
+def test_scores_need_evaluations(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="expected evaluations to learn from, found none"):
+        command("improve", str(run), "-o", str(tmp_path / "p.yaml"))
+    assert not (tmp_path / "p.yaml").exists()
+
+
+def test_iterations_are_for_rewards(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--iterations: expected --from rewards"):
+        command("improve", "--iterations", "2", "run.yaml")

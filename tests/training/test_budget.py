@@ -11,10 +11,10 @@ from taskmix.config import RunConfig
 from taskmix.errors import UserError
 from taskmix.journal import Evaluation, Opening, read
 from taskmix.records import UnitRecord
+from taskmix.schedule import rate_factor
 from taskmix.tasks.task import Task
 from taskmix.training.budget import Spent, counted, is_due, is_spent, part_spent, place_of, total
 from taskmix.training.change import change_tasks
-from taskmix.training.optimizer import rate_factor
 from taskmix.training.run import resume_run, run
 
 STEPS, BATCH = 30, 4

@@ -19,11 +19,11 @@ from taskmix.journal import Evaluation, Opening, Shares, Step, read
 from taskmix.policies import DevScore, Draw, Gain, Outcome, Policy
 from taskmix.rng import seed_for, stream
 from taskmix.run_info import RunInfo
+from taskmix.schedule import rate_factor
 from taskmix.tasks.batches import Batch
 from taskmix.tasks.task import Task
 from taskmix.training.evaluation import baseline
 from taskmix.training.inference import load_run
-from taskmix.training.optimizer import rate_factor
 from taskmix.training.policy import PolicyDriver
 from taskmix.training.prepare import read_split, resolve
 from taskmix.training.run import run

@@ -4,6 +4,8 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -43,7 +45,7 @@ def estimate(
 @command(
     "taskmix improve runs/small-glue -o policy.yaml",
     "taskmix run small-glue.yaml --set policy=policy.yaml --out runs/better",
-    "taskmix improve --iterations 2 small-glue.yaml",
+    "taskmix improve --from rewards --iterations 2 small-glue.yaml",
 )
 def improve(
     sources: Annotated[
@@ -54,19 +56,31 @@ def improve(
         Path | None,
         typer.Option("--out", "-o", help="The policy file; with a run file, the folder."),
     ] = None,
+    evidence: Annotated[
+        Literal["objective", "scores", "losses", "rewards"],
+        typer.Option(
+            "--from",
+            help="Learn from the evaluations: the measure of the runs' objective, scores or "
+            "losses; or from the rewards of single draws (Glover and Hokamp 2019).",
+        ),
+    ] = "objective",
+    floor: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="The least share of a task.")
+    ] = 0.02,
+    json: Annotated[bool, typer.Option("--json", help="Print the forecast as JSON.")] = False,
     iterations: Annotated[
-        int, typer.Option(min=0, help="With a run file: how often to run and improve.")
+        int, typer.Option(min=0, help="Rewards, with a run file: how often to run and improve.")
     ] = 0,
     weight: Annotated[
         str,
         typer.Option(
-            "--entropy-weight", help="Weight of the policy's entropy; auto: from the runs."
+            "--entropy-weight", help="Rewards: weight of the policy's entropy; auto: from the runs."
         ),
     ] = "auto",
-    solver: Annotated[str, typer.Option(help="exact or cmaes.")] = "exact",
-    pool: Annotated[str, typer.Option(help="own, balance or last.")] = "own",
+    solver: Annotated[str, typer.Option(help="Rewards: exact or cmaes.")] = "exact",
+    pool: Annotated[str, typer.Option(help="Rewards: own, balance or last.")] = "own",
     phases: Annotated[
-        int, typer.Option(min=1, help="Phases of a policy that changes over the run.")
+        int, typer.Option(min=1, help="Rewards: phases of a policy that changes over the run.")
     ] = 1,
     reward: RewardOption = "room_left",
     force: Annotated[
@@ -75,17 +89,40 @@ def improve(
     data: DataOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Learn a better policy from finished runs."""
+    """Learn a better mixture or policy from finished runs.
+
+    By default, each task's learning curve is fitted to its dev scores, and the policy has the fixed
+    shares with the highest expected objective.
+    """
     from taskmix.studies.improve import ImproveSettings, improve_runs
 
+    path = to or Path("policy.yaml")
+    if evidence != "rewards":
+        if iterations:
+            raise UserError("--iterations: expected --from rewards; see `taskmix tune` for scores")
+        _learn_from_scores(sources, path, evidence, floor, force, json)
+        return
     settings = ImproveSettings(_weight(weight), solver, pool, phases, reward)
     if iterations:
         _improve_loop(sources, iterations, to, settings, force, data, quiet)
         return
     with _short_warnings():
-        path = to or Path("policy.yaml")
         print_tables(improve_runs(sources, path, settings, force).tables())
     out.print(f"Written: {path}", soft_wrap=True)
+
+
+def _learn_from_scores(
+    runs: list[Path], to: Path, evidence: str, floor: float, force: bool, as_json: bool
+) -> None:
+    from taskmix.studies.improve import learn_from_scores
+
+    measures: dict[str, Literal["score", "loss"]] = {"scores": "score", "losses": "loss"}
+    mixture = learn_from_scores(runs, to, measures.get(evidence), floor, force)
+    if as_json:
+        print(dumps(asdict(mixture), indent=2))
+    else:
+        print_tables(mixture.tables())
+        out.print(f"Written: {to}", soft_wrap=True)
 
 
 def _weight(text: str) -> "float | Literal['auto']":

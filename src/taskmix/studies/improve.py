@@ -26,6 +26,7 @@ from taskmix.offpolicy import (
     prediction_gain,
     room_left,
 )
+from taskmix.offpolicy.curves import FLOOR, LearnedMixture, Measure, ScoredRun, learn_mixture
 from taskmix.policies import Policy
 from taskmix.run_info import RunInfo
 from taskmix.studies.workers import Runner, check_same_settings
@@ -182,6 +183,29 @@ def improve_runs(
     now = mean_shares(logs, _built(spec, runs[0], str(to)), settings.pool)
     used = entropy_weight(logs, *how) if weight == "auto" else weight
     return _estimated(spec, now, logs, result, used)
+
+
+def learn_from_scores(
+    runs: Sequence[Path],
+    to: Path,
+    measure: Measure | None = None,
+    floor: float = FLOOR,
+    force: bool = False,
+) -> LearnedMixture:
+    """Learn fixed shares from the evaluations in run folders or journals; write a policy file.
+
+    Args:
+        runs: of the same tasks, oldest first.
+        to: the policy file.
+        measure: `score` or `loss`; that of the last run's objective if None.
+        floor: the least share of a task.
+        force: whether to overwrite a file that taskmix did not write.
+    """
+    check_overwrite(to, force)
+    scored = [ScoredRun.from_journal(run, measure) for run in runs]
+    mixture = learn_mixture(scored, floor=floor)
+    write_policy(to, [mixture.shares], force)
+    return mixture
 
 
 def improve_loop(

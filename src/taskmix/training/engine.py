@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from taskmix.config import RunConfig
 from taskmix.errors import RunInterruptedError
 from taskmix.rng import seed_for
+from taskmix.schedule import rate_factor
 from taskmix.tasks.batches import Batch, TaskItems
 from taskmix.tasks.parts import Split
 from taskmix.training.budget import Spent, place_of
@@ -20,7 +21,7 @@ from taskmix.training.evaluation import baseline, evaluate
 from taskmix.training.folder import Scores
 from taskmix.training.frozen_states import FrozenStates
 from taskmix.training.loading import Loader, pick_device, wants_bfloat16
-from taskmix.training.optimizer import build_optimizer, rate_factor, set_rate, trained
+from taskmix.training.optimizer import build_optimizer, set_rate, trained
 from taskmix.training.prepare import Prepared
 from taskmix.training.ranks import ALONE, Ranks, running_statistics
 from taskmix.training.watching import Watchers

@@ -102,6 +102,9 @@ class Session:
             count=self.config.budget.count,
             objective=list(self._info.objective) or None,
             batches=dict(self._info.batches) or None,
+            measure=self.config.objective.measure if self.config.objective else "score",
+            warmup=self.config.optimizer.warmup if self.config.family.unit == "steps" else None,
+            dev={entry.task.name: entry.dev.rows for entry in self.parts.prepared},
         )
 
     def go_on(self, snapshot: Snapshot) -> Finished:

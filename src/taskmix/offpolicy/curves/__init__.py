@@ -1,0 +1,24 @@
+"""Learning curves from the scores of runs, and the mixture that they promise most for."""
+
+from taskmix.offpolicy.curves.mixture import (
+    FLOOR,
+    Forecast,
+    LearnedMixture,
+    TaskForecast,
+    learn_mixture,
+)
+from taskmix.offpolicy.curves.posterior import CurveSample, LearningCurves
+from taskmix.offpolicy.curves.scored_run import Measure, RateSchedule, ScoredRun
+
+__all__ = [
+    "FLOOR",
+    "CurveSample",
+    "Forecast",
+    "LearnedMixture",
+    "LearningCurves",
+    "Measure",
+    "RateSchedule",
+    "ScoredRun",
+    "TaskForecast",
+    "learn_mixture",
+]

@@ -1,0 +1,237 @@
+"""The mixture of tasks that learning curves promise most for."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskmix.errors import UserError
+from taskmix.offpolicy.curves.allocation import allocate
+from taskmix.offpolicy.curves.posterior import LearningCurves
+from taskmix.offpolicy.curves.scored_run import Measure, RateSchedule, ScoredRun
+from taskmix.policies.state import Array
+from taskmix.rng import stream
+from taskmix.tables import Column, Row, Table, TableCell, hundredths
+
+#: The share that every task keeps, so that later runs can learn about it.
+FLOOR = 0.02
+#: Equal parts of the budget that are allocated.
+UNITS = 250
+#: With a lower probability of any gain, the shares stay as they were.
+CONFIDENCE = 0.7
+INTERVAL = (0.05, 0.95)
+#: A task has begun if its score has risen by two standard deviations with this probability.
+BEGUN, RISEN = 0.9, 2.0
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """A mean and a 90% interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, draws: Array) -> "Forecast":
+        low, high = np.quantile(draws, INTERVAL).tolist()
+        return cls(float(draws.mean()), low, high)
+
+    def covers(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+
+@dataclass(frozen=True)
+class TaskForecast:
+    """What is known of one task, and what a run with the learned shares may score on it.
+
+    Args:
+        task: the name of the task.
+        before: its share in the last run.
+        share: its learned share.
+        score: the score of a run with the learned shares; a negative loss if losses were learned.
+        unchanged: the score of a run with the shares of the last run.
+        begun: whether the scores so far have risen beyond their noise.
+    """
+
+    task: str
+    before: float
+    share: float
+    score: Forecast
+    unchanged: Forecast
+    begun: bool
+
+
+@dataclass(frozen=True)
+class LearnedMixture:
+    """Shares that maximise the expected objective, and the forecast of a run with them.
+
+    Args:
+        tasks: the forecast of each task.
+        objective: the mean value of the target tasks in a run with the learned shares.
+        gain: of the objective over a run with the shares of the last run, without the noise of
+            single runs.
+        confidence: the probability of a gain.
+        changed: whether a gain is to be expected; else the shares are those of the last run.
+        measure: whether the values are scores or negative losses.
+    """
+
+    tasks: tuple[TaskForecast, ...]
+    objective: Forecast
+    gain: Forecast
+    confidence: float
+    changed: bool
+    measure: Measure
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The learned share of each task."""
+        return {task.task: task.share for task in self.tasks}
+
+    def tables(self) -> list[Table]:
+        """Return the shares and the forecast of each task, with the gain in sentences."""
+        text = hundredths if self.measure == "score" else "{:.3f}".format
+        sign = 1.0 if self.measure == "score" else -1.0
+
+        def cell(forecast: Forecast) -> TableCell:
+            ends = sorted([sign * forecast.low, sign * forecast.high])
+            words = f"{text(sign * forecast.mean)} ({text(ends[0])} to {text(ends[1])})"
+            return TableCell(words, sign * forecast.mean)
+
+        columns = [
+            Column("task"),
+            Column("share before", ".1%"),
+            Column("share now", ".1%"),
+            Column(f"{self.measure} with shares before"),
+            Column(f"{self.measure} with shares now"),
+        ]
+        rows: list[Row] = [
+            [task.task, task.before, task.share, cell(task.unchanged), cell(task.score)]
+            for task in self.tasks
+        ]
+        return [Table(columns, rows, notes=tuple(self._notes(text)))]
+
+    def _notes(self, text: Callable[[float], str]) -> Iterator[str]:
+        """Yield sentences about the gain, and about tasks that have not begun."""
+        yield "Predictions are for one run, with 90% intervals in parentheses."
+        if self.changed:
+            yield (
+                f"Expected gain of the objective over the shares before: {text(self.gain.mean)} "
+                f"({text(self.gain.low)} to {text(self.gain.high)}); the probability of a gain is "
+                f"{self.confidence:.0%}."
+            )
+        else:
+            yield (
+                "No gain to be expected: the probability of a gain by other shares is "
+                f"{self.confidence:.0%}, so the shares stay as they were."
+            )
+        late = [task.task for task in self.tasks if not task.begun]
+        if late:
+            yield (
+                f"Not begun, as far as the scores show: {', '.join(late)}. Their predictions are "
+                "guesses from the curves of the other tasks; a longer run would tell."
+            )
+
+
+def learn_mixture(
+    runs: Sequence[ScoredRun],
+    schedule: RateSchedule | None = None,
+    targets: Sequence[str] | None = None,
+    floor: float = FLOOR,
+    families: Sequence[str] | None = None,
+) -> LearnedMixture:
+    """Learn the shares of a run's budget from the scores of earlier runs.
+
+    Args:
+        runs: of the same tasks, oldest first.
+        schedule: of the run to come; that of the last run if None.
+        targets: the tasks whose mean score is maximised; those of the last run if None.
+        floor: the least share of a task.
+        families: the names of the curves' families; all if None.
+    """
+    if not runs:
+        raise UserError("runs: expected at least one, found none")
+    last = runs[-1].reordered(runs[0].tasks)
+    count = len(last.tasks)
+    if not 0 <= floor * count < 1:
+        raise UserError(f"floor: expected less than 1 / {count} tasks, found {floor}")
+    curves = LearningCurves(runs, families)
+    planned = last.schedule if schedule is None else schedule
+    counted = np.isin(last.tasks, last.targets if targets is None else targets)
+    epochs = last.epochs * planned.steps / last.schedule.steps
+    shares = floor + (1 - count * floor) * np.arange(UNITS + 1) / UNITS
+    expected = np.array(
+        [
+            sample.at(planned.training(shares, epochs[k])).mean(axis=0)
+            if counted[k]
+            else 0 * shares
+            for k, sample in enumerate(curves.samples)
+        ]
+    )
+    learned = shares[allocate(expected)]
+    after, before = (
+        _objective(curves, planned, epochs, shares, counted) for shares in (learned, last.shares)
+    )
+    gains = after - before
+    confidence = float((gains > 0).mean())
+    changed = confidence >= CONFIDENCE
+    if not changed:
+        learned, gains = last.shares, np.zeros(1)
+    scores = _scores(curves, planned, epochs, learned)
+    tasks = tuple(
+        TaskForecast(
+            task,
+            float(last.shares[k]),
+            float(learned[k]),
+            Forecast.of(scores[k]),
+            Forecast.of(unchanged),
+            _begun(curves, k),
+        )
+        for k, (task, unchanged) in enumerate(
+            zip(last.tasks, _scores(curves, planned, epochs, last.shares), strict=True)
+        )
+    )
+    return LearnedMixture(
+        tasks,
+        Forecast.of(np.mean(scores[counted], axis=0)),
+        Forecast.of(gains),
+        confidence,
+        changed,
+        curves.measure,
+    )
+
+
+def _objective(
+    curves: LearningCurves,
+    planned: RateSchedule,
+    epochs: Array,
+    shares: Array,
+    counted: NDArray[np.bool_],
+) -> Array:
+    """Return the mean of the target tasks' curves without noise, shape `(draws,)`."""
+    values = [
+        sample.at(planned.training(shares[[k]], epochs[k]))[:, 0]
+        for k, sample in enumerate(curves.samples)
+        if counted[k]
+    ]
+    mean: Array = np.mean(values, axis=0)
+    return mean
+
+
+def _scores(curves: LearningCurves, planned: RateSchedule, epochs: Array, shares: Array) -> Array:
+    """Return what another run may score, shape `(tasks, draws)`."""
+    return np.array(
+        [
+            sample.scores(planned.training(shares[[k]], epochs[k]), stream(0, "forecast", task))
+            for k, (task, sample) in enumerate(zip(curves.tasks, curves.samples, strict=True))
+        ]
+    )
+
+
+def _begun(curves: LearningCurves, k: int) -> bool:
+    sample = curves.samples[k]
+    most = np.max([run.training[:, -1, [k]] for run in curves.runs], axis=0)
+    values = sample.at(most)[:, 0]
+    risen = values - sample.level > RISEN * sample.deviation(values)
+    return float(risen.mean()) >= BEGUN

@@ -1,0 +1,220 @@
+"""The scores of a run beside the amount of training that each task had had by then."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskmix.errors import UserError
+from taskmix.journal import Evaluation, Extended, Opening, read_latest
+from taskmix.policies.state import Array
+from taskmix.records import Record, UnitRecord
+from taskmix.schedule import rate_factor
+
+Measure = Literal["score", "loss"]
+#: The value of a repeated example falls as exp(-R / R*) with its repetitions R, R* = 15
+#: (Muennighoff et al. 2023).
+REPEATS = 15.0
+#: A step counts as one of these powers of its learning rate, relative to the highest one. With 0
+#: a score that levels off as the rate falls looks learned; with 1 the last steps teach nothing.
+RATE_POWERS = np.array([0.0, 0.5, 1.0])
+#: Places of the schedule at which the training of a planned run is summed up.
+PLACES = 256
+
+
+@dataclass(frozen=True)
+class RateSchedule:
+    """A budget, and the learning rate's course over it.
+
+    Args:
+        steps: the number of steps.
+        batch: examples, or tokens, of a step.
+        warmup: the share of the steps in which the rate rises; None for a constant rate.
+
+    >>> RateSchedule(steps=100, batch=16, warmup=None).training(np.array([0.25, 1.0]))[0].tolist()
+    [400.0, 1600.0]
+    """
+
+    steps: int
+    batch: float
+    warmup: float | None
+
+    def weights(self, step: float) -> Array:
+        """Return the weight of a step under each of the `RATE_POWERS`, shape `(powers,)`."""
+        rate = 1.0 if self.warmup is None else rate_factor(step, self.steps, self.warmup)
+        weights: Array = max(0.0, rate) ** RATE_POWERS
+        return weights
+
+    def training(self, shares: Array, epochs: float = 0.0) -> Array:
+        """Return the effective training of a task by its share, shape `(powers, shares)`.
+
+        Args:
+            shares: the task's share of every step, shape `(shares,)`.
+            epochs: of the task if it had all steps; 0 for no repetition.
+        """
+        places = (np.arange(PLACES) + 0.5) / PLACES
+        weights = np.array([self.weights(place * self.steps + 0.5) for place in places])
+        values = novelty(np.multiply.outer(shares * epochs, places))
+        effective: Array = shares * (values @ weights).T * (self.steps * self.batch / PLACES)
+        return effective
+
+
+def novelty(epochs: Array) -> Array:
+    """Return the value of an example after so many epochs, relative to a new one."""
+    value: Array = np.exp(-np.maximum(epochs - 1.0, 0.0) / REPEATS)
+    return value
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredRun:
+    """The evaluations of a run beside the effective training of each task.
+
+    Effective training is the number of examples (of tokens, if the budget counts these), each
+    weighted by a power of the learning rate of its step and discounted for repetition: a score may
+    be level because the rate has fallen to 0, not because the task is learned.
+
+    Args:
+        tasks: the names of the tasks.
+        training: the effective training before each evaluation under each of the `RATE_POWERS`,
+            shape `(powers, evaluations, tasks)`.
+        values: the scores, or the negative losses, shape `(evaluations, tasks)`.
+        shares: each task's share of the steps, shape `(tasks,)`.
+        epochs: of each task if it had all steps of the schedule, shape `(tasks,)`.
+        dev: dev examples of each task; NaN if unknown, shape `(tasks,)`.
+        schedule: the budget and the learning rate's course.
+        targets: the tasks that the run is scored on.
+        measure: whether the values are scores or negative losses.
+    """
+
+    tasks: tuple[str, ...]
+    training: Array
+    values: Array
+    shares: Array
+    epochs: Array
+    dev: Array
+    schedule: RateSchedule
+    targets: tuple[str, ...]
+    measure: Measure = "score"
+
+    @classmethod
+    def from_journal(cls, path: Path | str, measure: Measure | None = None) -> Self:
+        """Read the evaluations on the dev sets from a journal.
+
+        Args:
+            path: a run folder, or the journal in it.
+            measure: what to learn from; that of the run's objective if None.
+        """
+        path = Path(path)
+        path = path / "journal.jsonl" if path.is_dir() else path
+        records = read_latest(path)
+        opening = records[0] if records else None
+        if not isinstance(opening, Opening) or opening.family == "weighting":
+            raise UserError(f"{path}: expected the journal of a policy or a selector")
+        measure = measure or opening.measure
+        reader = _Reader(opening)
+        for record in records[1:]:
+            reader.add(record)
+        if not reader.evaluations:
+            raise UserError(
+                f"{path}: expected evaluations to learn from, found none; "
+                "`--from rewards` learns from single draws"
+            )
+        evaluated = [e.scores if measure == "score" else e.losses for e in reader.evaluations]
+        sign = 1.0 if measure == "score" else -1.0
+        dev = opening.dev or {}
+        return cls(
+            tuple(opening.tasks),
+            np.stack(reader.training, axis=1),
+            sign * np.array([[values[task] for task in opening.tasks] for values in evaluated]),
+            reader.drawn / reader.drawn.sum(),
+            reader.epochs,
+            np.array([dev.get(task, np.nan) for task in opening.tasks], dtype=np.float64),
+            reader.schedule,
+            tuple(opening.objective or opening.tasks),
+            measure,
+        )
+
+    def reordered(self, tasks: Iterable[str]) -> Self:
+        """Return the run with its tasks in another order."""
+        tasks = tuple(tasks)
+        if sorted(tasks) != sorted(self.tasks):
+            raise UserError(
+                f"runs: expected the same tasks in all of them, found {', '.join(tasks)} and "
+                f"{', '.join(self.tasks)}"
+            )
+        order = [self.tasks.index(task) for task in tasks]
+        return replace(
+            self,
+            tasks=tasks,
+            training=self.training[..., order],
+            values=self.values[:, order],
+            shares=self.shares[order],
+            epochs=self.epochs[order],
+            dev=self.dev[order],
+        )
+
+
+class _Reader:
+    """Sums up the training of each task, record by record."""
+
+    def __init__(self, opening: Opening) -> None:
+        self._opening = opening
+        self._index = {task: k for k, task in enumerate(opening.tasks)}
+        self.schedule = self._schedule(opening.budget)
+        self.drawn: NDArray[np.float64] = np.zeros(len(opening.tasks))  # steps of each task
+        self.training: list[Array] = []  # at the evaluations, (powers, tasks) each
+        self.evaluations: list[Evaluation] = []
+        self._training = np.zeros((len(RATE_POWERS), len(opening.tasks)))
+        self._per_epoch = _steps_per_epoch(opening)
+        self._place = 0.0  # in plain steps, for budgets that count something else
+
+    @property
+    def epochs(self) -> Array:
+        """Of each task if it had all steps, shape `(tasks,)`."""
+        return self.schedule.steps / self._per_epoch
+
+    def add(self, record: Record) -> None:
+        match record:
+            case UnitRecord():
+                self._add_step(record)
+            case Evaluation(split="dev"):
+                self.training.append(self._training.copy())
+                self.evaluations.append(record)
+                self._place = self._counted(record)
+            case Extended():
+                self.schedule = self._schedule(record.budget)
+
+    def _add_step(self, record: UnitRecord) -> None:
+        schedule = self.schedule
+        self._place += 1
+        weights = schedule.weights(record.step if self._opening.count == "steps" else self._place)
+        for task, share in record.shares().items():
+            k = self._index[task]
+            value = float(novelty(self.drawn[k] / self._per_epoch[k]))
+            self._training[:, k] += weights * value * share * schedule.batch
+            self.drawn[k] += share
+
+    def _counted(self, record: Evaluation) -> float:
+        """Return the place of an evaluation in the schedule, in plain steps."""
+        batch = self._opening.budget.get("batch", 1)
+        match self._opening.count:
+            case "examples":
+                return record.backward / batch
+            case "compute":
+                return (record.forward + record.backward) / (2 * batch)
+        return float(record.step)
+
+    def _schedule(self, budget: dict[str, int]) -> RateSchedule:
+        amount = budget.get("tokens") or budget.get("batch", 1)
+        return RateSchedule(budget.get("steps", 1), amount, self._opening.warmup)
+
+
+def _steps_per_epoch(opening: Opening) -> Array:
+    """Return the steps in an epoch of each task, infinite if its size is unknown."""
+    batch = opening.budget.get("batch", 1)
+    steps = {task: max(1.0, size / batch) for task, size in opening.sizes.items()}
+    steps.update(opening.batches or {})
+    return np.array([steps.get(task, np.inf) for task in opening.tasks])
