@@ -201,10 +201,11 @@ def learn_from_scores(
         floor: the least share of a task.
         force: whether to overwrite a file that taskmix did not write.
     """
-    check_overwrite(to, force)
+    if not force:
+        check_overwrite(to)
     scored = [ScoredRun.from_journal(run, measure) for run in runs]
     mixture = learn_mixture(scored, floor=floor)
-    write_policy(to, [mixture.shares], force)
+    write_policy(to, [mixture.shares])
     return mixture
 
 
