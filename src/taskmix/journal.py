@@ -273,6 +273,17 @@ class Tail:
                 if record is not None:
                     yield record
 
+    def skip_to(self, size: int) -> Opening | None:
+        """Read the opening, and go on with the lines of about the last `size` bytes."""
+        with self._open() as file:
+            line = file.readline()
+            if line.endswith(b"\n"):
+                self._record(line)
+                start = max(len(line), os.fstat(file.fileno()).st_size - size)
+                file.seek(start - 1)
+                self.position = start - 1 + len(file.readline())
+        return self._opening
+
     def _open(self) -> BinaryIO:
         try:
             return self.path.open("rb")

@@ -1,5 +1,6 @@
 """A headless Chromium for tests of pages, over the DevTools protocol on a pipe."""
 
+import fcntl
 import json
 import os
 import select
@@ -138,11 +139,16 @@ def browser(folder: Path) -> Iterator[Browser]:
     assert CHROMIUM is not None, MISSING
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
-    # Chromium reads commands from descriptor 3 and writes answers to 4.
-    command = f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}'
+
+    def wire() -> None:  # Chromium reads commands from descriptor 3 and writes answers to 4
+        ends = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (theirs_in, theirs_out)]
+        for descriptor, end in enumerate(ends, 3):
+            os.dup2(end, descriptor)
+
     process = subprocess.Popen(
-        ["sh", "-c", command, "sh", CHROMIUM, *_OPTIONS, f"--user-data-dir={folder}"],
-        pass_fds=(theirs_in, theirs_out),
+        [CHROMIUM, *_OPTIONS, f"--user-data-dir={folder}"],
+        preexec_fn=wire,
+        close_fds=False,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

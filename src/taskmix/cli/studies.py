@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -23,6 +24,7 @@ from taskmix.cli.base import (
 )
 from taskmix.cli.running import print_result
 from taskmix.cli.terminal import busy, out, print_report, print_tables, showing
+from taskmix.errors import UserError
 
 if TYPE_CHECKING:
     from taskmix.config import RunConfig
@@ -326,3 +328,29 @@ def report(
     from taskmix.report.page import write_report
 
     out.print(f"Report: {write_report(folder, baseline)}", soft_wrap=True)
+
+
+@command("taskmix ui", "taskmix ui runs --port 8100")
+def ui(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder of the runs and studies.")
+    ] = Path(),
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The first port to try.")] = 8100,
+    host: Annotated[
+        str,
+        typer.Option(help="The address to listen on. Any other than 127.0.0.1 lets others look."),
+    ] = "127.0.0.1",
+) -> None:
+    """Show the runs below a folder in a browser, while they train. Nothing is written."""
+    if not folder.is_dir():
+        raise UserError(f"{folder}: expected a folder of runs, found none")
+    if any(find_spec(library) is None for library in ("starlette", "uvicorn", "plotly")):
+        raise UserError("taskmix ui needs starlette, uvicorn and plotly; pip install 'taskmix[ui]'")
+    import uvicorn
+
+    from taskmix.report.live.server import application, free_port
+
+    port = free_port(host, port)
+    address = f"[{host}]" if ":" in host else host
+    out.print(f"http://{address}:{port} shows the runs below {folder}. Ctrl-C ends it.")
+    uvicorn.run(application(folder, host), host=host, port=port, log_level="warning")

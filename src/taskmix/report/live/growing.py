@@ -1,0 +1,165 @@
+"""A run that may still grow, as the live page shows it: its journal, thinned to a fixed size."""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskmix.journal import Diagnostics, Evaluation, Extended, Opening, Shares, Tail
+from taskmix.records import Record, UnitRecord
+from taskmix.report.why import MAX_EVENTS, changes
+from taskmix.training.folder import JOURNAL, SCORES
+
+MAX_BINS = 400  # of a curve
+MAX_SHARES = 60  # points of the curves of what was drawn
+MAX_EVALUATIONS = 400
+GLIMPSE_BYTES = 1 << 16
+Array = NDArray[np.float64]
+
+
+class GrowingRun:
+    """Reads a journal piece by piece and keeps its curves in bins of equally many steps.
+
+    When the bins are used up, neighbours are merged, so the memory does not grow with the run.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.opening: Opening | None = None
+        self.step = 0
+        self._tail = Tail(folder / JOURNAL)
+        self._lock = Lock()
+        self._reset([])
+
+    def _reset(self, tasks: list[str]) -> None:
+        self._tasks = {task: place for place, task in enumerate(tasks)}
+        self._width = 1  # steps in a bin
+        self._bins = np.zeros((4, MAX_BINS, len(tasks)))
+        # Views: examples drawn, sums and counts of losses, and the distribution asked for.
+        self._drawn, self._losses, self._counts, self._asked = self._bins
+        self._shares = np.full(len(tasks), np.nan)
+        self.evaluations: list[Evaluation] = []
+        self.events: list[str] = []
+        self._beliefs: Mapping[str, Any] = {}
+
+    @property
+    def position(self) -> int:
+        """The length in bytes of what was read; clients send it back to ask for news."""
+        return self._tail.position
+
+    def read(self, seconds: float) -> bool:
+        """Read on for some time; return whether the end was reached."""
+        end = time.monotonic() + seconds
+        with self._lock:
+            for record in self._tail.records():
+                self._add(record)
+                if time.monotonic() > end:
+                    return False
+        return True
+
+    def _add(self, record: Record) -> None:
+        match record:
+            case Opening():
+                self.opening = record
+                self._reset(record.tasks)
+            case Extended(budget=budget) if self.opening is not None:
+                self.opening.budget.update(budget)
+            case Shares(shares=shares):
+                self._shares = np.array(shares)
+            case UnitRecord():
+                self._add_unit(record)
+            case Evaluation():
+                self.evaluations.append(record)
+                if len(self.evaluations) > MAX_EVALUATIONS:
+                    del self.evaluations[1:-1:2]
+            case Diagnostics(values=values):
+                self._add_beliefs(record.step, values)
+
+    def _add_unit(self, record: UnitRecord) -> None:
+        self.step = record.step
+        while (place := (record.step - 1) // self._width) >= MAX_BINS:
+            self._merge()
+        for task, share in record.shares().items():
+            self._drawn[place, self._tasks[task]] += share
+        for task, loss in record.training_losses().items():
+            self._losses[place, self._tasks[task]] += loss
+            self._counts[place, self._tasks[task]] += 1
+        self._asked[place] = self._shares
+
+    def _merge(self) -> None:
+        half = MAX_BINS // 2
+        sums, asked = self._bins[:3], self._bins[3]
+        sums[:, :half] = sums[:, 0::2] + sums[:, 1::2]
+        asked[:half] = asked[1::2]
+        self._bins[:, half:] = 0
+        self._width *= 2
+
+    def _add_beliefs(self, step: int, values: Mapping[str, Any]) -> None:
+        if self.opening is not None and self._beliefs:
+            name = str(self.opening.decider.get("name"))
+            news = changes(self.opening.family, name, self._beliefs, values)
+            self.events += [f"step {step:,}: {sentence}" for sentence in news]
+            del self.events[:-MAX_EVENTS]
+        self._beliefs = values
+
+    def data(self) -> dict[str, Any]:
+        """Return the curves as plain values; missing ones are None."""
+        with self._lock:
+            used = 0 if self.step == 0 else (self.step - 1) // self._width + 1
+            drawn, losses, counts, asked = self._bins[:, :used]
+            steps = [min(self.step, (place + 1) * self._width) for place in range(used)]
+            coarse = max(1, math.ceil(used / MAX_SHARES))  # few draws have no meaningful shares
+            groups = np.add.reduceat(drawn, np.arange(0, used, coarse)) if used else drawn
+            return {
+                "tasks": list(self._tasks),
+                "steps": steps,
+                "share_steps": steps[coarse - 1 :: coarse] + steps[-1:] * bool(used % coarse),
+                "drawn": _plain(_ratio(groups, groups.sum(axis=1, keepdims=True)).T),
+                "asked": _plain(asked.T),
+                "losses": _plain(_ratio(losses, counts).T),
+                "evaluations": [
+                    {
+                        "step": evaluation.step,
+                        "score": evaluation.score,
+                        "objective": evaluation.objective,
+                        "scores": evaluation.scores,
+                    }
+                    for evaluation in self.evaluations
+                ],
+                "events": list(self.events),
+            }
+
+
+def glimpse(folder: Path) -> dict[str, Any]:
+    """Return a line of the list of runs, from both ends of a journal: however long it is."""
+    tail = Tail(folder / JOURNAL)
+    return _summary(folder, tail.skip_to(GLIMPSE_BYTES), list(tail.records()))
+
+
+def _summary(folder: Path, opening: Opening | None, records: Sequence[Record]) -> dict[str, Any]:
+    decider = {} if opening is None else opening.decider
+    budget = {} if opening is None else opening.budget
+    evaluations = [record for record in records if isinstance(record, Evaluation)]
+    steps = [record.step for record in records if isinstance(record, UnitRecord)]
+    return {
+        "decider": str(decider.get("as") or decider.get("name", "")),
+        "step": max(steps, default=0),
+        "total": budget.get("rounds") or budget.get("steps"),
+        "score": evaluations[-1].score if evaluations else None,
+        "finished": (folder / SCORES).exists(),
+    }
+
+
+def _ratio(sums: Array, counts: Array) -> Array:
+    ratio: Array = np.full(sums.shape, np.nan)
+    np.divide(sums, counts, out=ratio, where=counts > 0)
+    return ratio
+
+
+def _plain(values: Array) -> list[list[float | None]]:
+    return [[None if np.isnan(x) else float(f"{x:.4g}") for x in row] for row in values]

@@ -1,0 +1,248 @@
+// The live page: a list of runs, and figures of the chosen ones. One request a run and poll.
+"use strict";
+
+const COLOURS = ["#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"];
+const DASHES = ["solid", "dash", "dot", "dashdot"];
+const BORDERS = ["solid", "dashed", "dotted", "double"];
+const PATTERNS = ["", "/", "x", "."];
+const POLL = 2000;
+const RUNNING = 60; // seconds since the last line of a journal
+const chosen = new Map(); // by id, the newest data of a run
+let listed = [];
+
+const $ = (id) => document.getElementById(id);
+// Plotly understands some HTML in texts.
+const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;");
+const percent = (value) => (value == null ? "–" : (100 * value).toFixed(1));
+
+function element(tag, text = "", className = "") {
+  const made = document.createElement(tag);
+  made.textContent = text;
+  if (className) made.className = className;
+  return made;
+}
+
+async function ask(path) {
+  const answer = await fetch(path);
+  if (answer.status === 204) return null;
+  const data = await answer.json();
+  if (!answer.ok) throw new Error(data.error);
+  return data;
+}
+
+function status(run) {
+  if (run.error) return run.error;
+  if (run.finished) return "finished";
+  const quiet = Date.now() / 1000 - run.modified;
+  return quiet < RUNNING ? "running" : "stopped";
+}
+
+function showList() {
+  const words = $("search").value.toLowerCase();
+  const items = listed
+    .filter((run) => run.id.toLowerCase().includes(words))
+    .map((run) => {
+      const item = element("li");
+      const label = element("label");
+      const box = element("input");
+      box.type = "checkbox";
+      box.checked = chosen.has(run.id);
+      box.addEventListener("change", () => choose(run.id, box.checked));
+      const total = run.total || run.step;
+      label.append(
+        box,
+        element("span", run.id, "name"),
+        element("span", percent(run.score), "score"),
+        element("span", [run.decider, `${run.step} of ${total ?? "?"}`, status(run)].join(" · "), "detail"),
+      );
+      if (total && !run.finished) {
+        const bar = element("progress");
+        bar.max = total;
+        bar.value = run.step;
+        label.append(bar);
+      }
+      item.append(label);
+      return item;
+    });
+  $("runs").replaceChildren(...items);
+}
+
+function choose(id, on) {
+  if (on) chosen.set(id, chosen.get(id) ?? null);
+  else chosen.delete(id);
+  poll();
+  layOut();
+}
+
+// One figure for each question; each is drawn only while it is near the screen.
+const figures = new Map();
+const observer = new IntersectionObserver(
+  (entries) =>
+    entries.forEach((entry) => {
+      entry.target.dataset.near = entry.isIntersecting ? "yes" : "";
+      if (entry.isIntersecting) draw(entry.target);
+    }),
+  { rootMargin: "300px" },
+);
+
+function draw(place) {
+  if (!place.dataset.near || !window.Plotly) return;
+  const { traces, layout } = figures.get(place)();
+  const common = {
+    margin: { t: 8, r: 8, b: 36, l: 48 },
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    font: { color: "#808080" },
+    hovermode: "x unified",
+    legend: { orientation: "h", y: 1, yanchor: "bottom" },
+    xaxis: { title: { text: "step" }, gridcolor: "#8883" },
+    yaxis: { gridcolor: "#8883", ...layout.yaxis },
+    showlegend: layout.showlegend ?? false,
+    uirevision: "kept",
+  };
+  Plotly.react(place, traces, common, { responsive: true, displaylogo: false, displayModeBar: false });
+  place.dataset.drawn = "yes";
+}
+
+function figure(caption, make, parent = $("figures")) {
+  const box = element("figure");
+  const place = element("div", "", "plot");
+  place.setAttribute("role", "img");
+  place.setAttribute("aria-label", caption);
+  box.append(element("figcaption", caption), place);
+  parent.append(box);
+  figures.set(place, make);
+  observer.observe(place);
+}
+
+const variant = (k) => Math.floor(k / COLOURS.length) % DASHES.length;
+const look = (k) => ({ color: COLOURS[k % COLOURS.length], dash: DASHES[variant(k)] });
+
+function legend(tasks) {
+  const names = tasks.map((task, k) => {
+    const name = element("span");
+    name.setAttribute("role", "listitem");
+    const line = element("i");
+    line.style.setProperty("--colour", look(k).color);
+    line.style.setProperty("--dash", BORDERS[variant(k)]);
+    name.append(line, task);
+    return name;
+  });
+  $("legend").replaceChildren(...names);
+}
+
+function byTask(run, values, options = {}) {
+  return run.tasks.map((task, k) => ({
+    x: run.steps, y: values[k], name: plain(task), mode: "lines", connectgaps: true, line: look(k), ...options,
+  }));
+}
+
+const shares = (run) => ({
+  traces: byTask(run, run.drawn, { x: run.share_steps, stackgroup: "one" }).map((trace, k) => ({
+    ...trace, line: { width: 0, color: look(k).color }, fillcolor: look(k).color, fillpattern: { shape: PATTERNS[variant(k)] },
+  })),
+  layout: { yaxis: { tickformat: ".0%", range: [0, 1] } },
+});
+const asked = (run) => ({ traces: byTask(run, run.asked, {}), layout: { yaxis: { tickformat: ".0%", rangemode: "tozero" } } });
+const losses = (run) => ({ traces: byTask(run, run.losses), layout: { yaxis: { title: { text: "loss" } } } });
+const scores = (run) => ({
+  traces: run.tasks.map((task, k) => ({
+    x: run.evaluations.map((evaluation) => evaluation.step),
+    y: run.evaluations.map((evaluation) => evaluation.scores[task]),
+    name: plain(task), mode: "lines+markers", line: look(k),
+  })),
+  layout: { yaxis: { tickformat: ".0%" } },
+});
+const means = () => ({
+  traces: [...chosen].filter(([, run]) => run).map(([id, run], k) => ({
+    x: run.evaluations.map((evaluation) => evaluation.step),
+    y: run.evaluations.map((evaluation) => evaluation.objective ?? evaluation.score),
+    name: plain(id), mode: "lines+markers", line: look(k),
+  })),
+  layout: { showlegend: true, yaxis: { title: { text: "objective" } } },
+});
+
+function layOut() {
+  for (const place of figures.keys()) observer.unobserve(place);
+  figures.clear();
+  $("figures").replaceChildren();
+  $("hint").hidden = chosen.size > 0;
+  const ids = [...chosen.keys()];
+  if (ids.length === 1) {
+    const run = () => chosen.get(ids[0]);
+    if (!run()) return refresh();
+    figure("Dev score of each task", () => scores(run()));
+    figure("Share of each task in the draws", () => shares(run()));
+    figure("Probability of each task, as the policy asked for it", () => asked(run()));
+    figure("Training loss of each task", () => losses(run()));
+  } else if (ids.length > 1) {
+    figure("Objective, or mean dev score", means);
+    const panels = element("div", "", "panels");
+    $("figures").append(panels);
+    for (const id of ids) {
+      if (chosen.get(id))
+        figure(`${id}: shares`, () => shares(chosen.get(id)), panels);
+    }
+  }
+  refresh();
+}
+
+function refresh() {
+  const runs = [...chosen].filter(([, run]) => run);
+  const tasks = [...new Set(runs.flatMap(([, run]) => run.tasks))];
+  legend(tasks);
+  const table = element("table");
+  const head = element("tr");
+  head.append(...["run", "decider", "step", "mean", ...tasks].map((name) => element("th", name)));
+  table.append(head);
+  for (const [id, run] of runs) {
+    const last = run.evaluations.at(-1);
+    const row = element("tr");
+    const cells = [id, run.decider, `${run.step}${run.finished ? "" : " …"}`, percent(last?.score)];
+    cells.push(...tasks.map((task) => percent(last?.scores[task])));
+    row.append(...cells.map((text) => element("td", text)));
+    table.append(row);
+  }
+  const wide = element("div", "", "wide");
+  wide.tabIndex = 0;
+  if (runs.length) wide.append(table);
+  $("lines").replaceChildren(wide);
+  const events = runs.length === 1 ? runs[0][1].events : [];
+  $("events").replaceChildren(...(events.length ? [element("h2", "Why the shares changed")] : []), ...events.map((text) => element("p", text)));
+  for (const place of figures.keys()) draw(place);
+}
+
+async function pollRun(id) {
+  const have = chosen.get(id)?.position ?? "";
+  const news = await ask(`api/run/${id.split("/").map(encodeURIComponent).join("/")}?have=${have}`);
+  if (!news || !chosen.has(id)) return;
+  const first = chosen.get(id) === null;
+  chosen.set(id, news);
+  if (first) layOut();
+  else refresh();
+  if (!news.complete) await pollRun(id);
+}
+
+let polling = false;
+async function poll() {
+  if (polling || document.hidden) return;
+  polling = true;
+  try {
+    await Promise.all([...chosen.keys()].map(pollRun));
+    const news = await ask("api/runs");
+    listed = news.runs;
+    $("folder").textContent = news.folder;
+    $("state").textContent = `${listed.length} runs, ${listed.filter((run) => status(run) === "running").length} running`;
+    showList();
+    refresh();
+  } catch (error) {
+    $("state").textContent = `no answer from the server: ${error.message}`;
+  } finally {
+    polling = false;
+  }
+}
+
+$("search").addEventListener("input", showList);
+document.addEventListener("visibilitychange", poll);
+setInterval(poll, POLL);
+poll();
