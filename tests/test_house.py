@@ -13,8 +13,8 @@ SOURCE = Path(taskmix.__file__).parent
 
 # Each line may use itself and the lines above it. Rooms on one line do not use each other.
 ORDER = [
-    ["errors", "files", "records", "run_info", "rng", "schedule", "tables"],
-    ["stateful"],
+    ["errors"],
+    ["files", "records", "run_info", "rng", "schedule", "tables", "stateful"],
     ["tasks"],
     ["models"],
     ["uncertainty"],

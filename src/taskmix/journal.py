@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NoReturn, Self
+from typing import Any, BinaryIO, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from taskmix.errors import RunInterruptedError, UserError, explain
 from taskmix.families import FAMILIES
+from taskmix.files import parse_json
 from taskmix.policies.base import Outcome
 from taskmix.policies.base import Step as Step
 from taskmix.records import Record, UnitRecord
@@ -318,7 +319,7 @@ def read_latest(path: Path | str) -> list[Record]:
 
 
 def _parse(line: bytes) -> Record | None:
-    values = json.loads(line, parse_constant=_refuse)
+    values = parse_json(line)
     cls = _KINDS.get(values["kind"])
     if cls is None:
         return None
@@ -326,10 +327,6 @@ def _parse(line: bytes) -> Record | None:
         raise ValueError(f"found format {values['format']}, this version reads up to {FORMAT}")
     record: Record = _adapters()[cls].validate_json(line, strict=True)
     return record
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"found {constant}, which is no number")
 
 
 @cache

@@ -8,8 +8,8 @@ import pytest
 
 from memory import Memory
 from taskmix.errors import UserError
+from taskmix.files import default_cache
 from taskmix.tasks import encoding as module
-from taskmix.tasks.cache import default_cache
 from taskmix.tasks.encoding import encode
 from taskmix.tasks.kinds import Choose, Classify, Kind, Regress, Span, Tag
 from taskmix.tasks.rows import Answer, ChoiceRow, ImageRow, QuestionRow, Row, TextRow, WordsRow

@@ -322,11 +322,3 @@ def test_a_cache_that_cannot_be_written_says_how_to_name_another(
     monkeypatch.setattr("os.access", lambda *_: False)
     monkeypatch.setenv("TASKMIX_CACHE", str(tmp_path / "folder"))
     refused(toy(), tmp_path / "run", "cannot be written .permission denied", tasks=toys)
-
-
-def test_a_damaged_cache_is_one_sentence(toy: Toy, toys: Toys, tmp_path: Path) -> None:
-    run(toy(), tmp_path / "first", tasks=toys, cache=tmp_path / "cache")
-    for meta in (tmp_path / "cache").rglob("meta.json"):
-        meta.write_text("{}")
-    words = "expected an encoded split, found a damaged one .* delete it"
-    refused(toy(), tmp_path / "run", words, tasks=toys, cache=tmp_path / "cache")

@@ -1,7 +1,9 @@
 """Frozen layers run once, and training from what they gave is training from the text."""
 
+import errno
 import json
 import logging
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 import torch
 
 from taskmix.config import RunConfig
+from taskmix.errors import TaskmixError
 from taskmix.journal import Round, read
 from taskmix.models.build import build
 from taskmix.models.multitask import MultiTaskModel
@@ -159,9 +162,34 @@ def test_what_was_begun_and_not_finished_is_not_kept(built, tmp_path):
         FrozenStates(model, batch=8, device=CPU, cache=tmp_path, working=stop).add(
             "pairs", splits["pairs"]
         )
-    assert not list((tmp_path / "frozen").glob("*.npy"))
+    assert not list((tmp_path / "frozen").iterdir())
     layer = model.encoder.model.encoder.layer[2]
     assert "forward" not in vars(layer)
+
+
+def test_damaged_states_are_computed_again(built, tmp_path, caplog):
+    model, splits = built
+    store = FrozenStates(model, batch=8, device=CPU, cache=tmp_path)
+    first = np.array(store.add("pairs", splits["pairs"]).ragged[FROZEN_STATES])
+    [path] = (tmp_path / "frozen").glob("*/states.npy")
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 64]))
+    again = store.add("pairs", splits["pairs"]).ragged[FROZEN_STATES]
+    assert f"{path.parent}: found other bytes than were written" in caplog.text
+    assert np.array_equal(again, first)
+
+
+def test_a_full_disk_is_found_before_states_are_mapped(built, tmp_path, monkeypatch):
+    """Later, a write to the mapped file would end the process with SIGBUS."""
+
+    def full(descriptor: int, start: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", full)
+    model, splits = built
+    with pytest.raises(TaskmixError, match=r"cache cannot be written \(No space left"):
+        FrozenStates(model, batch=8, device=CPU, cache=tmp_path).add("pairs", splits["pairs"])
+    assert not list((tmp_path / "frozen").iterdir())
 
 
 def test_too_many_states_are_not_kept(built, tmp_path, caplog):
@@ -230,6 +258,6 @@ def test_a_run_with_kept_states_resumes_bit_for_bit(
     with pytest.raises(interruption):
         run(made, tmp_path / "stopped", cache=tmp_path, watchers=[interrupter(step=2)])
     for path in (tmp_path / "frozen").iterdir():
-        path.unlink()  # another machine has none of them
+        shutil.rmtree(path)  # another machine has none of them
     resume(tmp_path / "stopped", cache=tmp_path)
     assert everything(tmp_path / "stopped") == everything(tmp_path / "alone")

@@ -9,6 +9,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from taskmix.errors import UserError
+from taskmix.files import read_json
 from taskmix.models.bilstm import BiLSTMEncoder
 from taskmix.models.build import build_encoder
 from taskmix.models.causal import CausalEncoder, load_adapted, save_causal
@@ -127,11 +128,10 @@ def _about(folder: Path) -> dict[str, Any]:
     path = folder / ABOUT
     if not path.exists():
         raise UserError(f"{folder}: expected a taskmix model, found no {ABOUT}")
-    try:
-        about: dict[str, Any] = json.loads(path.read_text())
-        version = int(about["format"])
-    except (ValueError, KeyError, TypeError, OverflowError) as error:
-        raise UserError(f"{path}: expected the description of a model, found {error!r}") from None
+    about = read_json(path, "the description of a model")
+    version = about.get("format")
+    if not isinstance(version, int):
+        raise UserError(f"{path}: expected the description of a model, found format {version!r}")
     if version > FORMAT:
         raise UserError(f"{path}: found format {version}, this version reads up to {FORMAT}")
     return about

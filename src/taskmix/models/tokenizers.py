@@ -7,10 +7,9 @@ from pathlib import Path
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from taskmix.errors import UserError
-from taskmix.files import cached, hash_of
+from taskmix.files import cache_folder, cached, hash_of
 from taskmix.models.encoders import Encoder, first_line, packaged_minilm, quiet
 from taskmix.models.spec import ENCODERS, ModelSpec
-from taskmix.tasks.cache import cache_folder
 from taskmix.tasks.tokenizer import END, PAD, START, Tokenizer
 
 ENCODER_TOKENS = {

@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -12,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskmix.errors import UserError
-from taskmix.files import cached, hash_of
-from taskmix.tasks.cache import cache_folder
+from taskmix.files import cache_folder, cached, hash_of
 from taskmix.tasks.kinds.base import Array, Columns, Kind
 from taskmix.tasks.rows import Row, Source
 from taskmix.tasks.tokenizer import Tokenizer
@@ -171,7 +171,7 @@ def encode(
     encoded = cached(
         folder,
         lambda aside: _build(aside, kind, source, tokenizer, on_rows),
-        lambda there: load(there, kind),
+        lambda there: _load(there, kind),
     )
     for rule, count in encoded.skipped.items():
         log.warning("%s: skipped %d records: %s", source.where, count, rule)
@@ -195,7 +195,8 @@ def _build(
     tokenizer: Tokenizer | None,
     on_rows: Callable[[int], None] | None,
 ) -> None:
-    with _Writer(folder, tokenizer) as writer:
+    with ExitStack() as files:
+        writer = _Writer(folder, tokenizer, files)
         for rows in _chunks(source.rows()):
             writer.append(kind.encode(rows, tokenizer, source.where), len(rows))
             if on_rows:
@@ -213,8 +214,9 @@ def _chunks(rows: Iterator[Row]) -> Iterator[list[Row]]:
 class _Writer:
     """Appends chunks of columns, one file a column."""
 
-    def __init__(self, folder: Path, tokenizer: Tokenizer | None) -> None:
+    def __init__(self, folder: Path, tokenizer: Tokenizer | None, files: ExitStack) -> None:
         self._folder = folder
+        self._open = files
         self._small = tokenizer is not None and tokenizer.vocabulary <= 1 << 16
         self._pad = tokenizer.pad_id if tokenizer else 0
         self._segments = tokenizer is not None and tokenizer.segments
@@ -262,7 +264,8 @@ class _Writer:
 
     def _put(self, role: str, name: str, array: Array) -> None:
         if name not in self._files:
-            self._files[name] = (self._folder / f"{name}.bin").open("wb")
+            file = (self._folder / f"{name}.bin").open("wb")
+            self._files[name] = self._open.enter_context(file)
             self._meta[name] = {
                 "role": role,
                 "dtype": array.dtype.str,
@@ -282,25 +285,9 @@ class _Writer:
         }
         (self._folder / "meta.json").write_text(json.dumps(meta))
 
-    def __enter__(self) -> "_Writer":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for file in self._files.values():
-            file.close()
-
-
-def load(folder: Path, kind: Kind) -> Encoded:
-    """Open an encoded split, memory-mapped."""
-    try:
-        return _load(folder, kind)
-    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
-        raise UserError(
-            f"{folder}: expected an encoded split, found a damaged one ({error}); delete it"
-        ) from None
-
 
 def _load(folder: Path, kind: Kind) -> Encoded:
+    """Open an encoded split, memory-mapped."""
     meta = json.loads((folder / "meta.json").read_text())
     roles: dict[str, dict[str, Array]] = {
         role: {} for role in ("dense", "per_sequence", "ragged", "offsets", "sequences")

@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskmix.errors import UserError
-from taskmix.files import cached, number_of
-from taskmix.tasks.cache import cache_folder
+from taskmix.files import cache_folder, cached, number_of
 from taskmix.tasks.encoding import numbered
 from taskmix.tasks.rows import ChoiceRow, PromptRow, QuestionRow, Row, Source, TextRow
 from taskmix.tasks.sources import check_file
 
+COUNTS = "counts.npz"
 Mask = NDArray[np.bool_]
 
 
@@ -199,17 +199,15 @@ def rows_of(source: Source, cache: Path | None = None) -> int:
 
 def counted(source: Source, cache: Path | None = None) -> Counted:
     """Count a source's rows, groups and passages, or load the counts from the cache."""
-    path = cache_folder(cache, "sizes") / f"{source.fingerprint()}.npz"
-    return cached(path, lambda aside: _write(aside, _count(source)), _read)
+    return cached(
+        cache_folder(cache, "sizes") / source.fingerprint(),
+        lambda aside: np.savez(aside / COUNTS, allow_pickle=False, **_count(source)),
+        _read,
+    )
 
 
-def _write(path: Path, arrays: dict[str, NDArray[np.int64]]) -> None:
-    with path.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
-
-
-def _read(path: Path) -> Counted:
-    with np.load(path) as stored:
+def _read(folder: Path) -> Counted:
+    with np.load(folder / COUNTS) as stored:
         return Counted(int(stored["rows"]), stored.get("groups"), stored.get("passages"))
 
 

@@ -1,6 +1,5 @@
 """Texts to token ids, through the `tokenizers` library."""
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +12,7 @@ from tokenizers import Encoding, decoders, models, normalizers, pre_tokenizers, 
 from tokenizers import Tokenizer as Backend
 
 from taskmix.errors import UserError
-from taskmix.files import hash_of
+from taskmix.files import hash_of, read_json
 
 Ids = NDArray[np.int64]
 PAD, START, END = "<|pad|>", "<|start|>", "<|end|>"
@@ -210,7 +209,9 @@ class Tokenizer:
 
     def save(self, folder: Path) -> None:
         """Write `tokenizer.json`."""
-        self.backend.save(str(folder / "tokenizer.json"))
+        # The library's own way to save raises a bare Exception on a full disk.
+        text = self.backend.to_str(pretty=True)
+        (folder / "tokenizer.json").write_text(text, encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -238,7 +239,7 @@ def _with_chars(encoding: Encoding) -> tuple[Ids, NDArray[np.int32]]:
 
 def _pad_id(backend: Backend, folder: Path) -> int:
     path = folder / "tokenizer_config.json"
-    token = json.loads(path.read_text()).get("pad_token") if path.exists() else None
+    token = read_json(path, "a tokenizer's settings").get("pad_token") if path.exists() else None
     if isinstance(token, dict):
         token = token.get("content")
     return int(backend.token_to_id(token or "[PAD]") or 0)

@@ -5,14 +5,16 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from taskmix.config import RunConfig, changed, dump
-from taskmix.errors import UserError, unknown
+from pydantic import Field, TypeAdapter, ValidationError
+
+from taskmix.config import RunConfig, changed, dump, parse, read_value
+from taskmix.errors import UserError, explain, unknown
 from taskmix.files import write_whole
-from taskmix.journal import Extended, Journal, line_of
+from taskmix.journal import MAX_STEPS, Extended, Journal, line_of
 from taskmix.training import checkpoints
 from taskmix.training.assembly import assemble
 from taskmix.training.budget import Spent, is_spent
@@ -135,26 +137,40 @@ def complete_change(folder: Path) -> None:
     """Complete a committed change, if there is one; safe to do twice."""
     if not (folder / CHANGE).exists():
         return
-    change = _read_change(folder / CHANGE)
-    place = folder / CHECKPOINTS / f"step-{change['step']}"
+    change = _read_change(folder)
+    place = folder / CHECKPOINTS / f"step-{change.step}"
     waiting = folder / CHECKPOINTS / NEXT / place.name
     if waiting.exists():
         shutil.rmtree(place, ignore_errors=True)
         waiting.rename(place)
     shutil.rmtree(folder / CHECKPOINTS / NEXT, ignore_errors=True)
-    write_whole(folder / RUN, change["run"])
-    if "line" in change:
-        _replace_end(folder / JOURNAL, change["journal"], change["line"].encode())
+    write_whole(folder / RUN, change.run)
+    if change.line is not None:
+        _replace_end(folder / JOURNAL, change.journal, change.line.encode())
         (folder / SCORES).unlink(missing_ok=True)
     (folder / CHANGE).unlink()
 
 
-def _read_change(path: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Change:
+    """The content of `change.json`."""
+
+    step: Annotated[int, Field(ge=0, lt=MAX_STEPS)]
+    run: str
+    journal: Annotated[int, Field(ge=0)] = 0
+    line: str | None = None  # takes the place of the journal's end from the byte `journal` on
+
+
+def _read_change(folder: Path) -> _Change:
+    path = folder / CHANGE
     try:
-        change = json.loads(path.read_text())
-        return {**change, "step": int(change["step"]), "run": str(change["run"])}
-    except (ValueError, TypeError, KeyError, OverflowError) as error:
-        raise UserError(f"{path}: expected a change of the run, found {error!r}") from None
+        change = TypeAdapter(_Change).validate_json(path.read_bytes(), strict=True)
+    except ValidationError as error:
+        raise UserError(f"{path}: expected a change of the run, found {explain(error)}") from None
+    parse(read_value(change.run, str(path)), str(path))
+    if change.line is not None and change.journal > (folder / JOURNAL).stat().st_size:
+        raise UserError(f"{path}: expected a change of the run, found one of a longer journal")
+    return change
 
 
 def _replace_end(journal: Path, position: int, line: bytes) -> None:

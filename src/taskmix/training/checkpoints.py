@@ -4,7 +4,6 @@ import json
 import logging
 import shutil
 from dataclasses import dataclass
-from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from taskmix.errors import UserError
-from taskmix.files import hash_of, whole_folder
+from taskmix.files import checksum, hash_of, parse_json, whole_folder
 
 MODEL = "model.safetensors"
 OPTIMIZER = "optimizer.safetensors"
@@ -36,7 +35,7 @@ def save(folder: Path, snapshot: Snapshot) -> None:
     with whole_folder(folder / f"step-{snapshot.step}") as aside:
         save_file(_apart(snapshot.model), aside / MODEL)
         save_file(_apart(snapshot.optimizer), aside / OPTIMIZER)
-        files = {name: _checksum(aside / name) for name in (MODEL, OPTIMIZER)}
+        files = {name: checksum(aside / name) for name in (MODEL, OPTIMIZER)}
         state = {"step": snapshot.step, "files": files, **snapshot.state}
         try:
             (aside / STATE).write_text(json.dumps(state | {"checksum": hash_of(json.dumps(state))}))
@@ -58,21 +57,16 @@ def _apart(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return apart
 
 
-def _checksum(path: Path) -> str:
-    with path.open("rb") as file:
-        return file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
-
-
 def load(path: Path) -> Snapshot:
     """Read a checkpoint; raise if any byte of it has changed."""
     try:
-        state = json.loads((path / STATE).read_text())
+        state = parse_json((path / STATE).read_bytes(), any_number=True)
         if missing := [key for key in NEEDED if key not in state]:
             raise ValueError(f"found no {missing[0]} in {STATE}")
         if state.pop("checksum") != hash_of(json.dumps(state)):
             raise ValueError(f"found other bytes in {STATE} than were written")
-        for name, checksum in state.pop("files").items():
-            if _checksum(path / name) != checksum:
+        for name, expected in state.pop("files").items():
+            if checksum(path / name) != expected:
                 raise ValueError(f"found other bytes in {name} than were written")
         model, optimizer = load_file(path / MODEL), load_file(path / OPTIMIZER)
     except (OSError, ValueError, TypeError, AttributeError, SafetensorError) as error:
@@ -103,4 +97,4 @@ def prune(folder: Path, newest: int, selected: int | None) -> None:
 
 def steps_in(folder: Path) -> list[int]:
     names = [path.name.removeprefix("step-") for path in folder.glob("step-*")]
-    return sorted(int(name) for name in names if name.isdigit())
+    return sorted(int(name) for name in names if name.isdecimal() and name.isascii())

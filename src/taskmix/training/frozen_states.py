@@ -1,6 +1,7 @@
 """Caches of the outputs of frozen layers, which run once on each split."""
 
 import logging
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,11 +15,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from taskmix.config import RunConfig
-from taskmix.files import cached
+from taskmix.files import cache_folder, cached
 from taskmix.models.bilstm import BiLSTMEncoder
 from taskmix.models.multitask import MultiTaskModel
 from taskmix.tasks.batches import FROZEN_STATES, Batch, Items, make_batch
-from taskmix.tasks.cache import cache_folder
 from taskmix.tasks.encoding import IDS, MASK, Encoded
 from taskmix.training.loading import dev_batches, pick_device, to_device
 from taskmix.training.prepare import Prepared
@@ -29,6 +29,7 @@ ItemsT = TypeVar("ItemsT", bound=Items)
 EncodedT = TypeVar("EncodedT", bound=Encoded)
 
 FORMAT = 1
+STATES = "states.npy"
 MAX_CACHE_BYTES = 4 << 30  # of one split; a larger split passes all layers each time
 log = logging.getLogger(__name__)
 
@@ -59,17 +60,21 @@ class _StatesCache(ABC):
         if shape[0] * shape[1] * np.dtype(self.dtype).itemsize > self._max_bytes:
             log.warning("%s: frozen layers run each time: too many states to cache", task)
             return split
-        path = self._folder / f"{self._key(task, split)}.npy"
+        path = self._folder / self._key(task, split)
         if not path.exists() and not self._exact(task, split):
             log.warning("%s: frozen layers run each time: their states do not suffice", task)
             return split
 
         def build(aside: Path) -> None:
-            states = np.lib.format.open_memmap(aside, mode="w+", dtype=self.dtype, shape=shape)
+            file = aside / STATES
+            states = np.lib.format.open_memmap(file, mode="w+", dtype=self.dtype, shape=shape)
+            if hasattr(os, "posix_fallocate"):  # a full disk is an error here, later it is SIGBUS
+                with file.open("r+b") as opened:
+                    os.posix_fallocate(opened.fileno(), 0, file.stat().st_size)
             self._fill(states, task, split)
             states.flush()
 
-        states = cached(path, build, lambda file: np.load(file, mmap_mode="r"))
+        states = cached(path, build, lambda folder: np.load(folder / STATES, mmap_mode="r"))
         return replace(split, ragged={**split.ragged, FROZEN_STATES: states})
 
     @torch.inference_mode()

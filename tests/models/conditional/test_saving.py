@@ -109,11 +109,11 @@ BROKEN = {
     ),
     "a torn description": (
         lambda f: (f / "conditional.json").write_text('{"format": 1, '),
-        "conditional.json: expected what save_pretrained writes, found it broken",
+        "conditional.json: expected the description of a conditioned encoder, found",
     ),
     "a description of something else": (
         lambda f: (f / "conditional.json").write_text("[]"),
-        "conditional.json: expected what save_pretrained writes, found it broken",
+        "conditional.json: expected the description of a conditioned encoder, found",
     ),
     "tasks that are no names": (
         lambda f: changed(f, "conditional.json", lambda about: about.update(tasks=3)),

@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers import AutoModel, PreTrainedModel
 
 from taskmix.errors import UserError
+from taskmix.files import read_json
 from taskmix.models.conditional.build import build
 from taskmix.models.conditional.encoder import ConditionalEncoder
 from taskmix.models.encoders import first_line, load_weights, pretrained_config, quiet
@@ -63,17 +64,13 @@ def _about(folder: Path) -> tuple[list[str], dict[str, Any]]:
     path = folder / ABOUT
     if not path.exists():
         raise UserError(f"{folder}: expected a conditioned encoder, found no {ABOUT}")
-    try:
-        about = json.loads(path.read_text(encoding="utf-8"))
-        version, tasks, options = about["format"], about["tasks"], about["conditional"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{path}: expected what save_pretrained writes, found it broken ({first_line(error)})"
-        ) from None
+    about = read_json(path, "the description of a conditioned encoder")
+    version, tasks, options = about.get("format"), about.get("tasks"), about.get("conditional")
     if version != FORMAT:
         raise UserError(f"{path}: found format {version}, this version of taskmix reads {FORMAT}")
-    names = isinstance(tasks, list) and all(isinstance(task, str) for task in tasks)
-    if not names or not isinstance(options, dict):
+    if not isinstance(tasks, list) or not all(isinstance(task, str) for task in tasks):
+        tasks = None
+    if tasks is None or not isinstance(options, dict):
         raise UserError(f"{path}: expected a list of task names and a mapping of options")
     return tasks, options
 

@@ -1,6 +1,7 @@
 """The base class of task kinds: their columns, head, loss and predictions."""
 
 import inspect
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from taskmix.files import cache_folder, cached
 from taskmix.tasks.metrics import Metric
 from taskmix.tasks.rows import Row, Source
 from taskmix.tasks.shapes import ColumnMap, Shape
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 IGNORE_INDEX = -100
 """The label of a position without one, which torch's losses ignore."""
+FACT = "fact.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,15 @@ class Scored:
     predicted: Sequence[Any]
     expected: Sequence[Any]
     groups: Sequence[Any] | None = None
+
+
+def cached_fact(name: str, source: Source, find: Callable[[], Any]) -> Any:
+    """Return a JSON-able fact about a source from the cache; compute it by `find` if need be."""
+    return cached(
+        cache_folder(None, "found") / f"{name}-{source.fingerprint()}",
+        lambda aside: (aside / FACT).write_text(json.dumps(find())),
+        lambda there: json.loads((there / FACT).read_text()),
+    )
 
 
 class Kind(ABC):

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from taskmix.errors import UserError
 from taskmix.tasks import metrics as m
-from taskmix.tasks.cache import cached_fact
-from taskmix.tasks.kinds.base import IGNORE_INDEX, Array, Columns, Kind, Scored
+from taskmix.tasks.kinds.base import IGNORE_INDEX, Array, Columns, Kind, Scored, cached_fact
 from taskmix.tasks.kinds.texts import only, reader
 from taskmix.tasks.metrics import normalised
 from taskmix.tasks.rows import Answer, QuestionRow, Row, Source

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskmix.errors import UserError
-from taskmix.tasks.cache import cached_fact
-from taskmix.tasks.kinds.base import Array, Columns, Kind
+from taskmix.tasks.kinds.base import Array, Columns, Kind, cached_fact
 from taskmix.tasks.rows import Mark, Row, Source, TextRow, WordsRow
 
 if TYPE_CHECKING:
