@@ -62,6 +62,7 @@ SMOKE: dict[str, list[str]] = {
     "multimnist.dead_channels": [
         "--seeds 1 --methods single --epochs 1 --pairs 300 --dev 20",
     ],
+    "multimnist.diw": ["--seeds 1 --epochs 1 --pairs 60 --dev 20"],
     "coverage.run": ["--logs 10 --cells 2"],
     "coverage.promises": ["--logs 2"],
     "bandit_counterfactual.run": ["--environments 1 --seeds 1 --steps 100 --sets 1"],

@@ -172,7 +172,7 @@ def test_a_weighting_is_one_file_and_its_import(tree: Tree) -> None:
     tree.insert(
         package, "from taskmix.weighting.tuners", "from taskmix.weighting.halved import Halved\n"
     )
-    tree.insert(package, "AlphaVIL, DIW, Joint, Single)", "Halved, ")
+    tree.insert(package, "AlphaVIL, DIW, DIWEveryTry, Joint, Single)", "Halved, ")
     weighting = "{name: halved, target: digits/left, fraction: 0.02}"
     journal = tree.run(RUN.replace("steps: 4", "rounds: 2, steps: 2") + f"weighting: {weighting}\n")
     assert [record["kind"] for record in journal].count("round") == 2

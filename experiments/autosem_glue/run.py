@@ -72,11 +72,10 @@ def outcome(
         settings=settings,
         workers=options.workers,
         storage=options.storage,
-        seeds=[config.seed + 1000],
     )
     return {
-        "score": result.search.best.value,
-        "steps": result.selection.spent.steps + result.search.spent.steps,
+        "score": result.finals[0].value,
+        "steps": result.spent["total"].steps,
         "ratio": result.ratio,
     }
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from experiments.coverage.simulation import METHODS, Cell, Coverage, coverage, grid
+from experiments.coverage.simulation import METHODS, Cell, Coverage, LearningCell, coverage, grid
 from experiments.shared import Outcomes, command_line, markdown, publish
 
 PROMISED = (92.0, 98.0)
@@ -19,7 +19,8 @@ PROMISED = (92.0, 98.0)
 
 def name_of(cell: Cell) -> str:
     alike = "-alike" if cell.alike else ""
-    return f"{cell.rewards}-{cell.steps}-{cell.weight}-{cell.rounds}{alike}"
+    logger = f"-{cell.logger}" if isinstance(cell, LearningCell) else ""
+    return f"{cell.rewards}-{cell.steps}-{cell.weight}-{cell.rounds}{alike}{logger}"
 
 
 def simulate(outcomes: Outcomes, cell: Cell, logs: int, seed: int) -> None:
@@ -40,11 +41,12 @@ def table(outcomes: Outcomes) -> str:
         if name_of(cell) in outcomes:
             by_method = stored_coverage(outcomes, cell)
             rounds = f"{cell.rounds}, alike" if cell.alike else str(cell.rounds)
-            row = [cell.rewards, f"{cell.steps:,}", str(cell.weight), rounds]
+            logger = cell.logger if isinstance(cell, LearningCell) else "fixed"
+            row = [logger, cell.rewards, f"{cell.steps:,}", str(cell.weight), rounds]
             if any(often(found) for found in by_method.values()):
                 rows.append([*row, *map(cell_text, by_method.values())])
             shares += [100 * found.share for found in by_method.values() if often(found)]
-    text = markdown(["rewards", "T", "largest weight", "rounds of", *METHODS], rows)
+    text = markdown(["logger", "rewards", "T", "largest weight", "rounds of", *METHODS], rows)
     if not shares:
         return text
     outside = sum(not PROMISED[0] <= share <= PROMISED[1] for share in shares)

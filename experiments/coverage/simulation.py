@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskmix.offpolicy import Course, Log, SmallSampleWarning, estimate
+from taskmix.policies import Outcome, Policy, Progress, Worth
 from taskmix.rng import stream
 
 TASKS = ("a", "b", "c", "d")
@@ -18,6 +19,8 @@ MEANS = np.array([0.2, 0.5, 0.8, 0.4])
 LOGGER = np.array([0.4, 0.3, 0.2, 0.1])
 POLICIES = {3: np.array([0.2, 0.25, 0.25, 0.3]), 7: np.array([0.1, 0.1, 0.1, 0.7])}
 """By its largest importance weight, a policy."""
+LOGGERS: dict[str, type[Policy]] = {"worth": Worth, "progress": Progress}
+"""Policies that learn."""
 METHODS = ("wis", "dm", "dr", "sndr")
 
 Rewards = Literal["bernoulli", "exponential", "falling"]
@@ -64,7 +67,7 @@ class Cell:
         return MEANS * left
 
     def _rewards(self, means: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
-        chances = rng.random(self.steps)
+        chances = rng.random(len(means))
         if self.alike:
             chances = np.repeat(chances[:: self.rounds], self.rounds)
         if self.rewards == "bernoulli":
@@ -72,6 +75,38 @@ class Cell:
         if self.rewards == "exponential":
             return -means * np.log1p(-chances)
         return means * (0.5 + chances)
+
+
+@dataclass(frozen=True)
+class LearningCell(Cell):
+    """A log of a policy that learns, with falling rewards.
+
+    The reward is the room left, 1 - exp(-loss), so the policy is told -log(1 - reward) as the loss
+    and 1 - the mean reward as the skill.
+
+    Args:
+        logger: the policy, one of `LOGGERS`.
+    """
+
+    logger: str = "worth"
+
+    def simulate(self, rng: np.random.Generator) -> tuple[Log, float]:
+        policy = LOGGERS[self.logger](TASKS)
+        drawn, rewards, courses = np.zeros(len(TASKS)), np.empty(self.steps), []
+        means = np.empty((self.steps, len(TASKS)))
+        actions = np.empty(self.steps, dtype=np.int64)
+        for step in range(self.steps):
+            means[step] = MEANS * np.exp(-2 * drawn / (self.steps * LOGGER))
+            draw = policy.ask(rng)
+            mean = means[step, draw.index]
+            [rewards[step]] = self._rewards(np.array([mean]), rng)
+            actions[step] = draw.index
+            courses.append(draw.probabilities)
+            drawn[draw.index] += 1
+            loss = -np.log(max(1 - rewards[step], 0.02))
+            policy.tell(Outcome(draw, loss=loss, skill=1 - mean if policy.due(draw) else None))
+        log = Log(TASKS, actions, np.array(courses), rewards)
+        return log, float((means @ POLICIES[self.weight]).mean())
 
 
 @dataclass(frozen=True)
@@ -95,12 +130,18 @@ class Coverage:
 
 
 def grid() -> list[Cell]:
-    """Return the 54 cells for which coverage is promised."""
+    """Return the 62 cells for which coverage is promised."""
     kinds: tuple[Rewards, ...] = ("bernoulli", "exponential", "falling")
     rounds = ((1, False), (10, False), (10, True))
     return [
-        Cell(kind, steps, weight, *round_)
-        for kind, steps, weight, round_ in product(kinds, (100, 400, 2000), POLICIES, rounds)
+        *(
+            Cell(kind, steps, weight, *round_)
+            for kind, steps, weight, round_ in product(kinds, (100, 400, 2000), POLICIES, rounds)
+        ),
+        *(
+            LearningCell("falling", steps, weight, 1, logger=logger)
+            for logger, steps, weight in product(LOGGERS, (400, 1000), POLICIES)
+        ),
     ]
 
 

@@ -22,6 +22,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "single": {"name": "single"},
     "multi": {"name": "joint"},
     "diw": {"name": "diw"},
+    "diw_every_try": {"name": "diw_every_try"},
     "alpha_vil_paper": {**PAPER, "tuner": "descent"},
     "alpha_vil_sweeps": {**PAPER, "tuner": "sweeps"},
     "alpha_vil": {"name": "alpha_vil"},

@@ -187,7 +187,8 @@ class Journal:
     def _changed_shares(self, step: int, probabilities: NDArray[np.float64]) -> bytes:
         if probabilities is self._probabilities:
             return b""
-        if self._shares is not None and step - self._shares.step < self._every:
+        wait = self._every - 1  # outcomes may arrive out of order, so steps need not ascend
+        if wait and self._shares is not None and step - self._shares.step <= wait:
             return b""
         self._probabilities = probabilities
         shares = [float(f"{p:.9g}") for p in probabilities.tolist()]
@@ -297,13 +298,14 @@ class Tail:
         try:
             record = _parse(line)
             if isinstance(record, Opening):
+                _check_opening(record)
                 self._opening = record
             elif record is not None:
                 _check(record, self._opening)
-        except (ValueError, TypeError, KeyError) as error:
-            why = f"found {explain(error)}" if isinstance(error, ValidationError) else error
+        except (ValueError, TypeError) as error:
+            found = explain(error) if isinstance(error, ValidationError) else error
             raise UserError(
-                f"{self.path}, line {self.lines + 1}: expected a record, {why}"
+                f"{self.path}, line {self.lines + 1}: expected a record, found {found}"
             ) from None
         return record
 
@@ -320,11 +322,13 @@ def read_latest(path: Path | str) -> list[Record]:
 
 def _parse(line: bytes) -> Record | None:
     values = parse_json(line)
+    if not isinstance(values, dict) or "kind" not in values:
+        raise ValueError("one without a kind")
     cls = _KINDS.get(values["kind"])
     if cls is None:
         return None
     if cls is Opening and values.get("format", 0) > FORMAT:
-        raise ValueError(f"found format {values['format']}, this version reads up to {FORMAT}")
+        raise ValueError(f"format {values['format']}, this version reads up to {FORMAT}")
     record: Record = _adapters()[cls].validate_json(line, strict=True)
     return record
 
@@ -334,26 +338,40 @@ def _adapters() -> dict[type[Record], TypeAdapter[Any]]:
     return {cls: TypeAdapter(cls) for cls in _RECORDS}
 
 
+def _check_opening(opening: Opening) -> None:
+    tasks = opening.tasks
+    if not tasks or len(set(tasks)) < len(tasks):
+        raise ValueError(f"the tasks {tasks} instead of different names, at least one")
+    if not {*opening.sizes, *(opening.objective or ())} <= set(tasks):
+        raise ValueError(f"sizes or an objective of other tasks than {tasks}")
+    for numbers in (opening.sizes, opening.budget, opening.batches or {}):
+        for name, number in numbers.items():
+            if number < 0:
+                raise ValueError(f"{number} for {name}, a number below 0")
+
+
 def _check(record: Record, opening: Opening | None) -> None:
     if opening is None:
-        raise ValueError("found it before the line that opens a run")
+        raise ValueError("it before the line that opens a run")
     step = getattr(record, "step", 0)
     if not 0 <= step < MAX_STEPS:
-        raise ValueError(f"found the step {step}")
+        raise ValueError(f"the step {step}")
     match record:
         case Step(task=task, p=p):
             if task not in opening.tasks:
-                raise ValueError(f"found the task {task!r}, which is none of its run")
+                raise ValueError(f"the task {task!r}, which is none of its run")
             if not 0 < p <= 1:
-                raise ValueError(f"found the probability {p}")
+                raise ValueError(f"the probability {p}")
+            if min(record.examples or 0, record.tokens or 0) < 0:
+                raise ValueError("a number of examples or tokens below 0")
         case Shares(shares=shares) if len(shares) != len(opening.tasks):
-            raise ValueError(f"found {len(shares)} shares for {len(opening.tasks)} tasks")
+            raise ValueError(f"{len(shares)} shares for {len(opening.tasks)} tasks")
         case Shares(shares=shares) if not all(0 <= share <= 1 for share in shares):
-            raise ValueError(f"found the shares {shares}")
+            raise ValueError(f"the shares {shares}")
         case Shares(shares=shares) if abs(sum(shares) - 1) > 1e-6:
-            raise ValueError(f"found shares with the sum {sum(shares):.6g} instead of 1")
+            raise ValueError(f"shares with the sum {sum(shares):.6g} instead of 1")
         case UnitRecord() if not record.shares().keys() <= set(opening.tasks):
-            raise ValueError(f"found the tasks {list(record.shares())}, not those of its run")
+            raise ValueError(f"the tasks {list(record.shares())}, not those of its run")
 
 
 def repair(path: Path) -> int:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taskmix
-from experiments.coverage.simulation import Cell, coverage
+from experiments.coverage.simulation import POLICIES, Cell, LearningCell, coverage
 from taskmix.errors import UserError
 from taskmix.offpolicy import (
     ClippedImportanceSampling,
@@ -272,6 +272,48 @@ def test_rounds_are_too_few_by_their_number_not_by_their_steps() -> None:
         assert estimate(log, POLICY).interval is None
 
 
+@pytest.mark.parametrize("learner", [taskmix.Worth, taskmix.Progress])
+def test_dm_has_no_interval_for_a_log_of_a_policy_that_learns(learner: type[Policy]) -> None:
+    """If rewards fall, the mean over the draws of a task is not its mean over the run."""
+    log, _ = LearningCell("falling", 400, 3, 1, logger=learner.name).simulate(stream(16, "log"))
+    policy = dict(zip(log.tasks, POLICIES[3].tolist(), strict=True))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SmallSampleWarning)
+        direct = estimate(log, policy, "dm")
+    assert direct.interval is None
+    assert direct.reason == (
+        "dm takes rewards as constant in time, but the logging policy changed; use dr"
+    )
+
+
+def test_dm_has_no_interval_for_a_policy_that_changes() -> None:
+    log = simulated(stream(17, "logs"), TRUTH, LOGGER, 400)
+    plan = Schedule([POLICY, dict(zip(log.tasks, LOGGER, strict=True))], steps=400)
+    assert estimate(log, plan, "dr").interval is not None
+    assert estimate(log, plan, "dm").reason == (
+        "dm takes rewards as constant in time, but the policy changes; use dr"
+    )
+    assert estimate(log, POLICY, "dm").reason is None
+
+
+@pytest.mark.parametrize("logger", ["worth", "progress"])
+def test_intervals_from_logs_of_policies_that_learn_cover_the_truth(logger: str) -> None:
+    """A share below 85% has a probability of 10^-3 if the coverage is 93%."""
+    cell = LearningCell("falling", 1000, 3, 1, logger=logger)
+    for method, found in coverage(cell, 100, methods=("wis", "dr", "sndr")).items():
+        assert found.given > 80, method
+        assert found.share >= 0.85, method
+
+
+def test_huge_weights_that_did_not_occur_leave_no_interval() -> None:
+    """In the second half, b has a weight of 350, and by chance was not drawn."""
+    actions = stream(18, "log").integers(0, 2, 200).tolist() + [0] * 200
+    shares = [[0.5, 0.5]] * 200 + [[0.998, 0.002]] * 200
+    log = Log(["a", "b"], actions, shares, np.linspace(0, 1, 400))
+    with pytest.warns(SmallSampleWarning, match="expected or counted by task, .* too little"):
+        assert estimate(log, {"a": 0.3, "b": 0.7}).interval is None
+
+
 def test_a_task_that_chance_left_out_leaves_no_interval() -> None:
     """Weights look even where a third of the policy rests on a single draw."""
     actions = [0] * 60 + [1] + [0] * 39
@@ -379,7 +421,9 @@ def test_a_small_effective_sample_is_named() -> None:
     with pytest.warns(SmallSampleWarning) as caught:
         estimate(unseen, {"a": 0.7, "b": 0.3})
     said = [str(warning.message) for warning in caught]
-    assert said[0].startswith("counted by task, the effective sample size is 10.8 of 200 decisions")
+    assert said[0].startswith(
+        "expected or counted by task, the effective sample size is 10.8 of 200 decisions"
+    )
     assert said[1] == "30% of the policy's draws are of tasks that the log never drew"
 
 

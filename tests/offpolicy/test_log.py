@@ -1,5 +1,6 @@
 """Logs: what a run remembers of its decisions."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -149,3 +150,74 @@ def test_reordering_moves_names_and_nothing_else() -> None:
     assert [turned.tasks[a] for a in turned.actions] == [log.tasks[a] for a in log.actions]
     policy = {"a": 0.2, "b": 0.3, "c": 0.5}
     assert estimate(turned, policy, pool="own").value == pytest.approx(estimate(log, policy).value)
+
+
+def forged(path: Path, change, budget: dict[str, int]) -> Path:
+    """A run's journal, whose records were changed as JSON."""
+    policy = taskmix.Fixed({"a": 0.2, "b": 0.8})
+    opening = Opening("run", ["a", "b"], {"a": 9, "b": 9}, 1, {}, budget)
+    with Journal.create(path, opening) as journal:
+        for step in range(1, 41):
+            journal.draw(step, Outcome(policy.ask(stream(step, "forged")), loss=0.5, tokens=7))
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    change(records)
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def swap_tasks_of_a_draw(records) -> None:
+    drawn = next(record for record in records if record.get("task") == "a")
+    drawn["task"] = "b"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda records: records.pop(20), "expected step 19 after step 18, found step 20"),
+        (lambda records: records.insert(9, records[8]), "expected step 8 after step 7, found"),
+        (lambda records: records.pop(1), "expected the distribution before the first draw"),
+        (lambda records: records.insert(9, records.pop(1)), "the distribution before the first"),
+        (lambda records: records[1].update(shares=[0.2, 0.7]), "line 2: .* the sum 0.9 instead"),
+        (lambda records: records[0].update(tasks=["b", "a"]), r"expected the probability 0\.\d of"),
+        (swap_tasks_of_a_draw, "expected the probability 0.8 of b, .* found 0.2"),
+        (lambda records: records[7].update(p=0.5), "step 6: expected the probability"),
+        (lambda records: records[0].update(sizes={"a": -9, "b": 9}), "line 1: .* found -9 for a"),
+        (lambda records: records[0].update(sizes={"c": 9}), "line 1: .* sizes or an objective of"),
+        (lambda records: records[0].update(tasks=["a", "a"]), "line 1: .* instead of different"),
+        (lambda records: records[0].update(budget={"steps": -1}), "line 1: .* found -1 for steps"),
+        (lambda records: records[4].update(tokens=-7), "line 5: .* tokens below 0"),
+    ],
+)
+def test_a_forged_journal_is_refused(tmp_path: Path, change, message: str) -> None:
+    path = forged(tmp_path / "journal.jsonl", change, {"steps": 40})
+    with pytest.raises(UserError, match=message):
+        Log.from_journal(path)
+
+
+def test_a_mixers_draws_may_have_gaps_and_any_order_and_come_once(tmp_path: Path) -> None:
+    def shuffled(records) -> None:
+        records.append(records.pop(9))
+        records.pop(20)
+
+    assert len(Log.from_journal(forged(tmp_path / "late", shuffled, {}))) == 39
+    twice = forged(tmp_path / "twice", lambda records: records.append(records[9]), {})
+    with pytest.raises(UserError, match="expected each draw once, found draw 8 twice"):
+        Log.from_journal(twice)
+
+
+def test_a_record_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    path = forged(tmp_path / "journal.jsonl", lambda records: None, {})
+    path.write_text(path.read_text() + '{"kind":' + "[" * 100_000 + "\n")
+    with pytest.raises(UserError, match="line 43: expected a record, found JSON that is nested"):
+        Log.from_journal(path)
+
+
+def test_a_distribution_that_changes_is_written_for_late_outcomes_too(tmp_path: Path) -> None:
+    """The shares in front of a draw are those that it was drawn from, in whatever order."""
+    policy, rng = taskmix.Cycle({"a": 1, "b": 1}), stream(1, "draws")
+    draws = [policy.ask(rng) for _ in range(6)]
+    with Journal.create(tmp_path / "j", Opening("m", ["a", "b"], {}, 1, {}, {})) as journal:
+        for place in (1, 0, 3, 2, 5, 4):
+            journal.draw(draws[place].number, Outcome(draws[place], loss=0.5))
+    log = Log.from_journal(tmp_path / "j")
+    assert log.course.of(log.actions).tolist() == [1.0] * 6

@@ -81,8 +81,7 @@ def test_the_map_of_several_leaves_room_for_the_primary(auxiliaries: Any) -> Non
 def result(folder: Path, utilities: list[Utility]) -> AutosemResult:
     search = found()
     selection = SelectedTasks(("x", "y"), utilities, StageCost(2000, 1, 1))
-    final = FinalRun(7, search.best.ratio, folder, 0.8, StageCost())
-    return AutosemResult("p<b>", selection, search, [final])
+    return AutosemResult("p<b>", selection, search, [FinalRun(1, folder, 0.8, StageCost())])
 
 
 def test_the_page_says_what_helps_and_at_what_price(tmp_path: Path) -> None:
@@ -103,4 +102,4 @@ def test_that_nothing_helps_is_said() -> None:
     ratios = [{"p": 1, "x": 0}, {"p": 1, "x": 1}]
     trials = [Tried(k, r, 0.7 - 0.1 * k, False, StageCost(5), {}) for k, r in enumerate(ratios)]
     made = AutosemResult("p", SelectedTasks(("x",)), Search(space, trials), [])
-    assert made.verdict() == "No ratio was better than p alone. 10 steps were spent."
+    assert made.verdict() == "No candidate helps p: alone it is best, 70.0; 10 steps were spent."

@@ -231,7 +231,7 @@ def test_frozen_layers_drop_nothing_out(built):
     assert all(m.training for m in model.heads.modules())
 
 
-@pytest.mark.parametrize("name", ["alpha_vil", "diw", "joint", "single"])
+@pytest.mark.parametrize("name", ["alpha_vil", "diw", "diw_every_try", "joint", "single"])
 def test_a_run_with_kept_states_is_the_run_without(name, tmp_path, monkeypatch):
     made = config(tmp_path, freeze=2, name=name)
     run(made, tmp_path / "kept", cache=tmp_path)

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from taskmix.weighting import DIW, Joint, Single
+from taskmix.weighting import DIW, DIWEveryTry, Joint, Single
 from taskmix.weighting.base import JointResult, Separated
 
 TASKS = ["target", "helper"]
@@ -59,6 +59,26 @@ def test_weights_follow_the_rule_until_the_target_improves():
     np.testing.assert_allclose(diw.weights(), weights)
     assert report.tries == 3
     assert worker.kept[-1] == 0.56
+
+
+def test_a_try_that_succeeds_moves_the_weights_by_the_other_reading_alone():
+    """The first round always succeeds; then a failed and a successful try, in plain loops."""
+    first, every = DIW(TASKS, "target", rate=0.1), DIWEveryTry(TASKS, "target", rate=0.1)
+    for diw in (first, every):
+        diw.round(Scripted([0.6, 0.4], [0.55]))
+    assert first.weights().tolist() == [1.0, 1.0]
+    weights = [1 + 0.1 * 100 * (0.6 - 0.55), max(1e-6, 1 + 0.1 * 100 * (0.4 - 0.55))]
+    np.testing.assert_allclose(every.weights(), weights)
+    worker = Scripted([0.56, 0.50], [0.53, 0.57])
+    report = every.round(worker)
+    shares = []
+    for score in (0.53, 0.57):
+        shares.append([w / sum(weights) for w in weights])
+        gains = [0.56 - score, 0.50 - score]
+        weights = [max(1e-6, w + 0.1 * 100 * g) for w, g in zip(weights, gains, strict=True)]
+    np.testing.assert_allclose(worker.shares, shares)
+    np.testing.assert_allclose(every.weights(), weights)
+    assert list(report.weights.values()) == every.weights().tolist()
 
 
 def test_after_ten_failures_the_best_try_is_kept():

@@ -1,7 +1,7 @@
 """Every weighting of the library passes the suite that it ships."""
 
 from taskmix.testing import WeightingConformance
-from taskmix.weighting import DIW, WEIGHTINGS, AlphaVIL, Joint, Single, Sweeps
+from taskmix.weighting import DIW, WEIGHTINGS, AlphaVIL, DIWEveryTry, Joint, Single, Sweeps
 
 
 class TestAlphaVIL(WeightingConformance):
@@ -22,6 +22,11 @@ class TestAlphaVILInSweeps(WeightingConformance):
 class TestDIW(WeightingConformance):
     def make(self, tasks, target):
         return DIW(tasks, target, tries=4)
+
+
+class TestDIWEveryTry(WeightingConformance):
+    def make(self, tasks, target):
+        return DIWEveryTry(tasks, target, tries=4)
 
 
 class TestJoint(WeightingConformance):

@@ -1,5 +1,6 @@
 """Estimates of the mean reward of a policy from the logs of others, with intervals."""
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,10 +53,12 @@ class Estimate:
     Args:
         value: the estimated mean reward of a step.
         standard_error: the standard error of the value.
-        interval: the confidence interval; None if the effective sample is too small.
+        interval: the confidence interval; None if the effective sample is too small, or the method
+            has an unknown bias with this log and policy.
         effective_sample_size: the number of decisions by the policy itself that would be as
             informative.
         decisions: the number of decisions in the log, each for one step or a round of steps.
+        reason: why there is no interval; None if there is one.
     """
 
     value: float
@@ -63,6 +66,7 @@ class Estimate:
     interval: tuple[float, float] | None
     effective_sample_size: float
     decisions: int
+    reason: str | None = None
 
 
 def estimate(
@@ -117,14 +121,17 @@ def estimate_target(
     """Return an estimate with Student's interval; warn if the effective sample is small."""
     evidence = estimator(sample, target).by_decision(sample.decisions)
     size = evidence.effective_sample_size()
-    by_task = _size_by_task(target, sample)
-    _warn_if_small(size, by_task, target, sample)
+    least = min(size, _size_by_task(target, sample), _expected_size(target, sample))
+    _warn_if_small(size, least, target, sample)
     error = evidence.standard_error()
     interval = None
-    if min(size, by_task) >= MIN_INTERVAL_DECISIONS:
+    reason = evidence.bias
+    if reason is None and least < MIN_INTERVAL_DECISIONS:
+        reason = "too few decisions"
+    if reason is None:
         quantile = float(stdtrit(evidence.degrees_of_freedom(), (1 + confidence) / 2))
         interval = (evidence.value - quantile * error, evidence.value + quantile * error)
-    return Estimate(evidence.value, error, interval, size, len(evidence.terms))
+    return Estimate(evidence.value, error, interval, size, len(evidence.terms), reason)
 
 
 def _size_by_task(target: Target, sample: Sample) -> float:
@@ -134,14 +141,22 @@ def _size_by_task(target: Target, sample: Sample) -> float:
     return float(1 / np.sum(target.shares**2 / np.maximum(sample.decided(), 1)))
 
 
+def _expected_size(target: Target, sample: Sample) -> float:
+    """Return T / Σ_k π(k)² E[1 / π_t(k)], the expected effective sample size of the weights."""
+    # If the logger rarely draws a task that the policy often draws, a log without its few huge
+    # weights looks better than it is.
+    drawn = target.shares > 0
+    square = float(target.shares[drawn] ** 2 @ sample.inverses[drawn])
+    return len(np.unique(sample.decisions)) / square if square > 0 else math.inf
+
+
 def _estimator(method: str | Estimator) -> Estimator:
     return by_name(method, METHODS, "method") if isinstance(method, str) else method
 
 
-def _warn_if_small(size: float, by_task: float, target: Target, sample: Sample) -> None:
-    least = min(size, by_task)
+def _warn_if_small(size: float, least: float, target: Target, sample: Sample) -> None:
     if least < MIN_DECISIONS:
-        counted = "" if size < MIN_DECISIONS else "counted by task, "
+        counted = "" if size < MIN_DECISIONS else "expected or counted by task, "
         too_few = (
             f", too little for an interval (from {MIN_INTERVAL_DECISIONS} on)"
             if least < MIN_INTERVAL_DECISIONS

@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskmix.offpolicy.sample import Sample
-from taskmix.offpolicy.target import Target
+from taskmix.offpolicy.target import Still, Target
 from taskmix.policies.state import Array
 
+#: The largest ratio of a task's propensities with which the logger counts as constant.
+MAX_LOGGER_CHANGE = 1.01
 #: Learns the reward of each task, shape `(tasks,)`, from a sample.
 RewardModel = Callable[[Sample], Array]
 
@@ -25,11 +27,13 @@ class Evidence:
         terms: the influence of each observation, in the order of the run, shape `(observations,)`.
             To first order, the error of the value is the mean of the terms, which have mean 0.
         weights: the weight of each observation, shape `(observations,)`.
+        bias: why an interval around the value would miss the truth; None if there is no reason.
     """
 
     value: float
     terms: Array
     weights: Array
+    bias: str | None = None
 
     @classmethod
     def of_mean(cls, values: Array, weights: Array) -> Self:
@@ -42,7 +46,7 @@ class Evidence:
         terms = np.bincount(number, self.terms).astype(np.float64)
         terms *= len(terms) / len(self.terms)
         weights = np.bincount(number, self.weights).astype(np.float64)
-        return Evidence(self.value, terms, weights)
+        return Evidence(self.value, terms, weights, self.bias)
 
     def standard_error(self) -> float:
         """Return the standard error of the value, from differences of successive observations.
@@ -154,6 +158,11 @@ class DirectMethod:
     task means as the model, it equals importance sampling with the observed shares of the tasks as
     propensities, and has the standard error of a stratified mean.
 
+    The mean of a task over its draws is its mean over the run only if the task was drawn at a
+    constant rate. If the logger changed, as one that learns does, or if the policy changes, there
+    is no interval, as the value may have a bias of many standard errors; use `DoublyRobust`, which
+    corrects the bias by the propensities.
+
     Args:
         model: learns the reward r̂ of each task from the sample; by default the task's mean.
     """
@@ -164,7 +173,19 @@ class DirectMethod:
         model = self.model(sample)
         weights = target.shares[sample.actions] * len(sample) / sample.drawn()[sample.actions]
         terms = weights * (sample.rewards - model[sample.actions])
-        return Evidence(float(target.expected(model).mean()), terms, weights)
+        value = float(target.expected(model).mean())
+        return Evidence(value, terms, weights, _bias_of_constant_model(sample, target))
+
+
+def _bias_of_constant_model(sample: Sample, target: Target) -> str | None:
+    if not isinstance(target, Still):
+        return "dm takes rewards as constant in time, but the policy changes; use dr"
+    least, most = np.full(len(sample.tasks), np.inf), np.zeros(len(sample.tasks))
+    np.minimum.at(least, sample.actions, sample.propensities)
+    np.maximum.at(most, sample.actions, sample.propensities)
+    if np.any(most > MAX_LOGGER_CHANGE * least):
+        return "dm takes rewards as constant in time, but the logging policy changed; use dr"
+    return None
 
 
 @dataclass(frozen=True)

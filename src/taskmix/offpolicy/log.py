@@ -1,8 +1,11 @@
 """The logged draws of a run, their distributions and rewards."""
 
+import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
@@ -10,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from taskmix.errors import UserError
-from taskmix.journal import Opening, Shares, Step, read_latest
+from taskmix.journal import MAX_FULL_TASKS, Opening, Shares, Step, read_latest
 from taskmix.policies.state import Array
 
 #: Returns the reward of each of a run's steps, given in order.
@@ -87,6 +90,11 @@ class Course:
         mean: Array = lengths @ self.rows / steps
         return mean
 
+    def mean_inverse(self, steps: int) -> Array:
+        """Return the mean of 1 / π_t(k) over the steps for each task, shape `(tasks,)`."""
+        with np.errstate(divide="ignore"):
+            return Course(self.starts, 1 / self.rows).mean(steps)
+
     def always(self) -> NDArray[np.bool_]:
         """Return which tasks could be drawn at every step, shape `(tasks,)`."""
         return np.asarray((self.rows > 0).all(axis=0))
@@ -147,7 +155,7 @@ class Log:
 
     @classmethod
     def from_journal(cls, path: Path | str, reward: Reward = room_left) -> Self:
-        """Read the log of a run.
+        """Read the log of a run; raise `UserError` if its draws contradict each other.
 
         Args:
             path: a run folder, or the journal in it.
@@ -155,24 +163,29 @@ class Log:
         """
         path = Path(path)
         path = path / "journal.jsonl" if path.is_dir() else path
-        tasks: list[str] = []
+        opening: Opening | None = None
         steps: list[Step] = []
         starts: list[int] = []
         rows: list[list[float]] = []
         for record in read_latest(path):
             if isinstance(record, Opening):
-                tasks = record.tasks
+                opening = record
             elif isinstance(record, Shares):
                 starts.append(len(steps))
                 rows.append(record.shares)
             elif isinstance(record, Step):
                 steps.append(record)
-        if not steps or not rows:
+        if opening is None or not steps:
             raise UserError(f"{path}: expected draws to learn from, found none")
+        if not rows or starts[0] > 0:
+            raise UserError(f"{path}: expected the distribution before the first draw, found none")
+        course = Course(np.array(starts), np.array(rows))
+        _check_numbers(path, opening, steps)
+        _check_propensities(path, opening, steps, course)
         return cls(
-            tasks,
+            opening.tasks,
             [step.task for step in steps],
-            Course(np.array(starts), np.array(rows)),
+            course,
             reward(steps),
             propensities=[step.p for step in steps],
             decisions=_decisions(steps),
@@ -191,6 +204,13 @@ class Log:
         for action in certain:
             always &= np.arange(len(self.tasks)) == action
         return always
+
+    def mean_inverse(self) -> Array:
+        """Return the mean of 1 / π_t(k), estimated if only propensities are known; `(tasks,)`."""
+        if self.course is not None:
+            return self.course.mean_inverse(len(self))
+        squares = np.bincount(self.actions, self.propensities**-2.0, len(self.tasks))
+        return np.asarray(squares / len(self))
 
     def drawn(self) -> NDArray[np.int64]:
         """Return how often each task was drawn, shape `(tasks,)`."""
@@ -219,6 +239,36 @@ class Log:
             losses=self.losses,
             gains=self.gains,
         )
+
+
+def _check_numbers(path: Path, opening: Opening, steps: Sequence[Step]) -> None:
+    # A run numbers its steps without gaps. The outcomes of a mixer may arrive in any order, and
+    # those without a finite loss are left out.
+    numbers = [step.step for step in steps]
+    if "steps" in opening.budget:
+        for before, number in pairwise(numbers):
+            if number != before + 1:
+                raise UserError(
+                    f"{path}: expected step {before + 1} after step {before}, found step {number}"
+                )
+    elif len(set(numbers)) < len(numbers):
+        twice = next(number for number, count in Counter(numbers).items() if count > 1)
+        raise UserError(f"{path}: expected each draw once, found draw {twice} twice")
+
+
+def _check_propensities(
+    path: Path, opening: Opening, steps: Sequence[Step], course: Course
+) -> None:
+    if len(opening.tasks) > MAX_FULL_TASKS or any(b.step <= a.step for a, b in pairwise(steps)):
+        return  # not every change of the distribution is in the journal
+    place = {task: k for k, task in enumerate(opening.tasks)}
+    shares = course.of(np.array([place[step.task] for step in steps]))
+    for step, share in zip(steps, shares.tolist(), strict=True):
+        if not math.isclose(step.p, share, rel_tol=1e-6, abs_tol=1e-9):
+            raise UserError(
+                f"{path}, step {step.step}: expected the probability {share:.6g} of {step.task}, "
+                f"as in the distribution before it, found {step.p:.6g}"
+            )
 
 
 def _decisions(steps: Sequence[Step]) -> NDArray[np.int64] | None:

@@ -28,6 +28,7 @@ class Sample:
         exposures: the number of earlier draws of the same task in the same run, shape `(steps,)`.
         decisions: a number for each step, equal for the steps of one decision, shape `(steps,)`.
         supported: which tasks the loggers could draw at every step, shape `(tasks,)`.
+        inverses: the mean of the inverse propensity of each task over the steps, shape `(tasks,)`.
     """
 
     tasks: tuple[str, ...]
@@ -38,6 +39,7 @@ class Sample:
     exposures: NDArray[np.int64]
     decisions: NDArray[np.int64]
     supported: NDArray[np.bool_]
+    inverses: Array
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -69,6 +71,7 @@ class Sample:
             tasks=tuple(self.tasks[k] for k in kept),
             actions=np.searchsorted(kept, part.actions),
             supported=self.supported[kept],
+            inverses=self.inverses[kept],
         )
 
 
@@ -78,7 +81,10 @@ Pool = Callable[[Sequence[Log]], Sample]
 def own(logs: Sequence[Log]) -> Sample:
     """Pool all logs; the propensity of a draw is that of its logger."""
     supported = np.logical_and.reduce([log.always for log in logs])
-    return _joined(logs, np.concatenate([log.propensities for log in logs]), supported)
+    sums = np.sum([len(log) * log.mean_inverse() for log in logs], axis=0)
+    inverses = sums / sum(map(len, logs))
+    propensities = np.concatenate([log.propensities for log in logs])
+    return _joined(logs, propensities, supported, inverses)
 
 
 def balance(logs: Sequence[Log]) -> Sample:
@@ -96,7 +102,8 @@ def balance(logs: Sequence[Log]) -> Sample:
         mixture += log.course.mean(len(log)) * len(log)
     mixture /= sum(len(log) for log in logs)
     actions = np.concatenate([log.actions for log in logs])
-    return _joined(logs, mixture[actions], mixture > 0)
+    with np.errstate(divide="ignore"):
+        return _joined(logs, mixture[actions], mixture > 0, 1 / mixture)
 
 
 def last(logs: Sequence[Log]) -> Sample:
@@ -125,7 +132,9 @@ def aligned(logs: Log | Sequence[Log]) -> list[Log]:
     return [log.reordered(logs[0].tasks) for log in logs]
 
 
-def _joined(logs: Sequence[Log], propensities: Array, supported: NDArray[np.bool_]) -> Sample:
+def _joined(
+    logs: Sequence[Log], propensities: Array, supported: NDArray[np.bool_], inverses: Array
+) -> Sample:
     firsts = np.cumsum([0, *(log.decisions.max() + 1 for log in logs[:-1])])
     return Sample(
         logs[0].tasks,
@@ -136,6 +145,7 @@ def _joined(logs: Sequence[Log], propensities: Array, supported: NDArray[np.bool
         np.concatenate([_exposures(log.actions) for log in logs]),
         np.concatenate([log.decisions + first for log, first in zip(logs, firsts, strict=True)]),
         supported,
+        inverses,
     )
 
 

@@ -51,7 +51,7 @@ class Annealed(Policy):
         cls, info: RunInfo, epochs: int = 25, steps_per_epoch: int | None = None, **options: Any
     ) -> Self:
         if steps_per_epoch is None:
-            steps_per_epoch = math.ceil(info.steps / epochs)
+            steps_per_epoch = math.ceil(info.steps / max(1, epochs))
         return cls(info.sizes, epochs, steps_per_epoch, **options)
 
     @property

@@ -81,7 +81,7 @@ class PolicyEstimate:
     def tables(self) -> list[Table]:
         """Return the shares of the tasks before and now, with the estimate in sentences."""
         estimate = self.estimate
-        interval = "no interval: too few decisions"
+        interval = f"no interval: {estimate.reason}"
         if estimate.interval is not None:
             interval = "95% interval {:.4f} to {:.4f}".format(*estimate.interval)
         learned = self.entropy_weight is not None

@@ -21,8 +21,12 @@ class DIW(Weighting):
 
     Sivasankaran et al. (2017), as described by Kourdis et al. (2020). In each round, mᵢ is the
     target's dev score after training task i alone, and m its score after joint training with the
-    weights w from the same parameters. Then w ← max(floor, w + rate · (mᵢ - m)), and the joint
-    training is repeated until m exceeds that of the previous round. The best try is kept.
+    weights w from the same parameters. If m does not exceed that of the previous round, then
+    w ← max(floor, w + rate · (mᵢ - m)), and the joint training is repeated. The best try is kept.
+
+    So the weights move only after a try that failed, and a round whose first try succeeds leaves
+    them unchanged. The description can also be read such that every try moves them; `DIWEveryTry`
+    does that.
 
     Args:
         tasks: the names of the tasks.
@@ -78,16 +82,37 @@ class DIW(Weighting):
             if best is None or trained.score > best.score:
                 best = trained
                 worker.keep()
+            step = self.rate * 100 * (alone.scores - trained.score)
+            moved = np.maximum(self.floor, weights + step)
             improved = self._previous is None or trained.score > self._previous
             if improved or tries == self.tries:
                 break
-            step = self.rate * 100 * (alone.scores - trained.score)
-            weights = np.maximum(self.floor, weights + step)
-        self._weights, self._previous = weights, best.score
+            weights = moved
+        self._weights, self._previous = self._next_weights(weights, moved), best.score
         return Report(
-            weights=self.named(weights),
+            weights=self.named(self._weights),
             losses=self.named(best.losses),
             dev_loss=best.dev_loss,
             norms=self.named(alone.norms),
             tries=tries,
         )
+
+    def _next_weights(self, last: Floats, moved: Floats) -> Floats:
+        """Return the weights of the next round, from those of the last try and after it."""
+        return last
+
+
+class DIWEveryTry(DIW):
+    """DIW whose weights move after every try, also after one that succeeded.
+
+    The other reading of the description in Kourdis et al. (2020); see `DIW`, which has the same
+    arguments. Its weights move from the first round on.
+
+    >>> DIWEveryTry(["left", "right"], target="left")
+    DIWEveryTry(target left: left 0.500, right 0.500)
+    """
+
+    name = "diw_every_try"
+
+    def _next_weights(self, last: Floats, moved: Floats) -> Floats:
+        return moved
