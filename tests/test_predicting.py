@@ -145,6 +145,10 @@ def test_standard_input_and_a_format_that_no_name_says(
     assert len(from_file.out.splitlines()) == 2
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
     assert taskmix(*asked, "-", "--input-format", "csv").out == from_file.out
+    monkeypatch.setattr("sys.stdin", None)
+    closed = taskmix(*asked, "-", "--input-format", "csv")
+    assert closed.code == 2
+    assert "standard input: expected rows to predict, found it closed" in closed.err
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"title\na good one\n")))
     wrong = taskmix(*asked, "-", "--input-format", "csv")
     assert wrong.err.startswith("taskmix: standard input, row 2: no column 'text'")

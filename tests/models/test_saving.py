@@ -6,6 +6,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
+import taskmix
 from taskmix.errors import UserError
 from taskmix.models import saving
 from taskmix.models.build import build
@@ -179,3 +180,20 @@ def test_a_model_of_a_newer_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / saving.ABOUT).write_text(json.dumps(about | {"format": saving.FORMAT + 1}))
     with pytest.raises(UserError, match=f"found format {saving.FORMAT + 1}"):
         saving.load(tmp_path)
+
+
+def test_a_task_may_have_the_name_of_a_method(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("t,y\n" + "a good one,1\na bad one,0\n" * 4)
+    names = ["train", "keys", "forward", "training", "_modules", "%74rain"]
+    columns = {"train": str(path), "dev": str(path), "text": "t", "label": "y"}
+    size = {"layers": 1, "width": 8, "attention_heads": 1, "vocabulary": 64, "max_length": 8}
+    config = {
+        "tasks": [{"name": name, **columns} for name in names],
+        "model": {"encoder": "small", **size},
+        "budget": {"steps": 6, "batch": 2},
+    }
+    scores = taskmix.run(config, tmp_path / "run")
+    assert list(scores.tasks) == names
+    loaded = taskmix.load(tmp_path / "run")
+    assert {loaded.predict(name, path)[0] for name in names} <= {"0", "1"}

@@ -1,5 +1,6 @@
 """Tasks made in Python, under every family of deciders, from data sets and from loaders."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 import taskmix
-from taskmix.errors import UserError
+from taskmix.errors import RunInterruptedError, UserError
 from taskmix.tasks.batches import Batch, Cut
 from taskmix.tasks.data import LoaderStream, ReadyBatches, batch_size, part_of_ready
 from taskmix.tasks.task import Task
@@ -166,3 +167,31 @@ def test_a_batch_of_inputs_by_name_beside_labels_is_counted_by_examples() -> Non
     assert part.items.tolist() == part.columns[1].tolist() == [1, 3]
     assert (len(part.columns[0]["x"]), part.columns[0]["text"]) == (2, ["a", "a"])
     assert batch_size([{"text": "a"}, {"text": "b"}]) == 2  # examples that were not collated
+
+
+WRONG_DISTRIBUTIONS: dict[str, tuple[Callable[[torch.Tensor], Any], type[Exception], str]] = {
+    "nan": (lambda p: p * math.nan, RunInterruptedError, "is nan, no number to go on from"),
+    "negative": (lambda p: -p, UserError, "expected probabilities, none below 0, that sum to 1"),
+    "too large": (lambda p: 2 * p, UserError, "expected probabilities, none below 0, that sum"),
+    "one example": (
+        lambda p: p[:1],
+        UserError,
+        r"expected the shape \(\d+, classes\), found \(1, ",
+    ),
+    "no tensor": (lambda p: 3, UserError, r"expected the shape \(\d+, classes\), found int"),
+}
+
+
+@pytest.mark.parametrize("decider", [{"policy": {"name": "active", "every": 1, "passes": 2}}, None])
+@pytest.mark.parametrize("wrong", WRONG_DISTRIBUTIONS)
+def test_a_wrong_distribution_is_one_sentence(
+    wrong: str, decider: dict[str, Any] | None, tmp_path: Path
+) -> None:
+    change, error, words = WRONG_DISTRIBUTIONS[wrong]
+    tasks = [
+        task(name, distribution=lambda outputs, batch: change(outputs.softmax(-1)))
+        for name in ("near", "far")
+    ]
+    settings = {"budget": {"steps": 2, "batch": 4}} | (decider or {"selection": "mt_uncertainty"})
+    with pytest.raises(error, match=f"the predictive distribution:? {words}"):
+        taskmix.run(settings, tmp_path / "run", model=Net(), tasks=tasks)

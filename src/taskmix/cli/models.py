@@ -133,6 +133,8 @@ def _input_file(source: str) -> Iterator[str]:
     import shutil
     import tempfile
 
+    if sys.stdin is None:
+        raise UserError("standard input: expected rows to predict, found it closed")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "standard-input")
         with path.open("wb") as file:

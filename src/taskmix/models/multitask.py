@@ -148,8 +148,9 @@ class TwoLayerHead(nn.Module):
 
 
 def key(task: str) -> str:
-    """Return a task's name as a module's name."""
-    return task.replace("%", "%25").replace(".", "%2E")
+    """Return a task's name as a module's name: no dot, and no attribute of modules, as `train`."""
+    name = task.replace("%", "%25").replace(".", "%2E")
+    return f"%{ord(name[0]):02X}{name[1:]}" if hasattr(nn.ModuleDict(), name) else name
 
 
 def _head(encoder: Encoder, kind: Kind, spec: ModelSpec, name: str, seed: int) -> nn.Module:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from taskmix.config import RunConfig
-from taskmix.errors import RunInterruptedError
+from taskmix.errors import RunInterruptedError, UserError
 from taskmix.rng import seed_for
 from taskmix.schedule import rate_factor
 from taskmix.tasks.batches import Batch, TaskItems
@@ -25,6 +25,7 @@ from taskmix.training.optimizer import build_optimizer, set_rate, trained
 from taskmix.training.prepare import Prepared
 from taskmix.training.ranks import ALONE, Ranks, running_statistics
 from taskmix.training.watching import Watchers
+from taskmix.uncertainty.information import SUM_TOLERANCE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -192,6 +193,22 @@ class Engine:
         """Evaluate a task on a split without counting the cost."""
         size, known = self.config.evaluate.batch, self.tasks[task]
         return evaluate(self.model, known, split, size, self.device, self.ranks, self.autocast)
+
+    def distribution(self, batch: Batch) -> Tensor:
+        """Return the predictive distribution of a batch of one task, which a user may compute."""
+        [part] = batch
+        kind = self.tasks[part.task].kind
+        predicted = kind.distribution(self.outputs(batch)[part.task], part.columns)
+        decisions = len(kind.owners(part.columns))
+        what = f"task {part.task}: the predictive distribution"
+        if not isinstance(predicted, Tensor) or predicted.ndim != 2 or len(predicted) != decisions:
+            found = tuple(getattr(predicted, "shape", ())) or type(predicted).__name__
+            raise UserError(f"{what}: expected the shape ({decisions}, classes), found {found}")
+        check_finite(float(predicted.sum()), what)
+        wrong = (predicted < 0).any(-1) | ((predicted.sum(-1) - 1).abs() > SUM_TOLERANCE)
+        if predicted.shape[-1] > 1 and bool(wrong.any()):
+            raise UserError(f"{what}: expected probabilities, none below 0, that sum to 1")
+        return predicted
 
     def guess(self, task: str, split: Split) -> float | None:
         return baseline(self.tasks[task], self.train[task], split)

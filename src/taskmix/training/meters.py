@@ -173,14 +173,12 @@ class UncertaintyMeter(Meter):
         size = engine.config.evaluate.batch
         batches = dev_batches(name, split.items, size, engine.device, engine.ranks.cut)
         engine.spent.add(signal.passes * len(split))
-        kind = engine.tasks[name].kind
-
-        def predict(batch: Batch) -> Tensor:
-            return kind.distribution(engine.outputs(batch)[name], batch.parts[0].columns)
 
         def samples() -> Iterator[NDArray[np.float64]]:
             for batch in batches:
-                of_rank = predictive_samples(engine.model, predict, [batch], signal.passes, seed)
+                of_rank = predictive_samples(
+                    engine.model, engine.distribution, [batch], signal.passes, seed
+                )
                 yield from engine.ranks.in_batch_order([of_rank if batch.counts else None])
 
         return measure_batches(samples(), signal.score, self._residual(name, split, signal))

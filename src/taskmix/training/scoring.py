@@ -87,7 +87,7 @@ class Scorer:
         """Return the outputs of the frozen layers, and the predictions of one dropout-free pass."""
         self._engine.model.eval()
         with self._frozen.recording() as outputs:
-            predicted = self._predict(batch)
+            predicted = self._engine.distribution(batch)
         samples = predicted.double().cpu().numpy()[None]
         one_sequence = bool(outputs) and len(outputs[0]) == len(batch.parts[0].items)
         return (outputs[0] if one_sequence else None), samples
@@ -96,12 +96,9 @@ class Scorer:
         engine = self._engine
         seed = seed_for(engine.config.seed, "scoring", step)
         with self._frozen.given(states):
-            return predictive_samples(engine.model, self._predict, [batch], self._passes, seed)
-
-    def _predict(self, batch: Batch) -> Tensor:
-        [part] = batch
-        outputs = self._engine.outputs(batch)[part.task]
-        return self._kinds[part.task].distribution(outputs, part.columns)
+            return predictive_samples(
+                engine.model, engine.distribution, [batch], self._passes, seed
+            )
 
     def _residual(self, part: TaskItems, samples: NDArray[np.float64]) -> float:
         """Return the running squared error of a regression, in units of the label's variance."""

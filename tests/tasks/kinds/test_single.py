@@ -131,7 +131,7 @@ def test_one_value_alone_cannot_be_learned() -> None:
         Regress().fit(split_of(np.array([3.0, 3.0], dtype=np.float32)))
 
 
-@pytest.mark.parametrize("label", ["much", float("inf"), (1,)])
+@pytest.mark.parametrize("label", ["much", float("inf"), (1,), 1e300, 10**400, "9" * 400])
 def test_a_label_that_is_no_number_names_file_and_row(label: object) -> None:
     with pytest.raises(UserError, match=r"file, row 4: expected a finite number, found"):
         Regress().encode([TextRow(4, "cat", label=label)], TOKENIZER, "file")  # type: ignore[arg-type]

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from taskmix.tasks.encoding import Encoded
     from taskmix.tasks.tokenizer import Tokenizer
 
+MAX_LABEL = float(np.finfo(np.float32).max)
+
 
 @dataclass(frozen=True)
 class Regress(Kind):
@@ -88,8 +90,9 @@ def _numbers(rows: Sequence[TextRow], where: str) -> NDArray[np.float32]:
     for place, row in enumerate(rows):
         if row.label is None:
             continue
-        numbers[place] = finite(row.label)
-        if not np.isfinite(numbers[place]):
+        number = finite(row.label)
+        if not abs(number) <= MAX_LABEL:
             found = brief(row.label)
             raise UserError(f"{where}, row {row.at}: expected a finite number, found {found}")
+        numbers[place] = number
     return numbers
