@@ -69,7 +69,7 @@ def _task(name: str, seed: int, sizes: Sizes) -> Task:
         name,
         train=_examples(name, "train", seed, count),
         dev=_examples(name, "dev", seed, sizes.dev),
-        loss=_loss,
+        loss=cross_entropy,
         score=accuracy,
     )
 
@@ -98,7 +98,7 @@ def _labels(name: str, inputs: NDArray[np.float64], seed: int) -> NDArray[np.int
     return np.asarray(angle / (2 * np.pi) * CLASSES[name], dtype=np.int64)
 
 
-def _loss(outputs: Tensor, batch: Any) -> Tensor:
+def cross_entropy(outputs: Tensor, batch: Any) -> Tensor:
     return functional.cross_entropy(outputs, batch[1])
 
 

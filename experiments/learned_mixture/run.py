@@ -1,0 +1,286 @@
+"""Mixtures learned from the scores of one run, beside the usual fixed mixtures.
+
+    python -m experiments.learned_mixture.run [--suites late begun] [--arms uniform learned]
+
+TASKMIX_DATA names the folder of the official data sets. The suites and the rules are in the README.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+from scipy import stats
+
+from experiments.learned_mixture.images import CLASSES, ImageNetwork, image_tasks
+from experiments.shared import Outcomes, add_sets, command_line, held, markdown, publish, spread
+from taskmix import Fixed, Policy, Random, RunConfig, run
+from taskmix.bandit import Environment, Rollout, simulate
+from taskmix.config import parse, with_sets
+from taskmix.offpolicy.curves import RateSchedule, ScoredRun, learn_mixture
+from taskmix.rng import stream
+
+SUITES: Mapping[str, tuple[str, ...]] = {
+    "late": tuple(CLASSES),
+    "begun": tuple(CLASSES)[:5],
+    "text": (
+        *("glue/sst2", "snli", "wnut17", "glue/mrpc", "glue/rte", "glue/qnli"),
+        *("superglue/cb", "superglue/wsc"),
+    ),
+}
+BANDIT = "bandit"
+PILOT, LEARNED, TWICE = "pilot", "learned", "uniform twice"
+ARMS: Mapping[str, Any] = {
+    "uniform": {"name": "random"},
+    LEARNED: None,
+    "size": {"name": "task_size"},
+    "temperature 2": {"name": "temperature", "temperature": 2},
+    "temperature 5": {"name": "temperature", "temperature": 5},
+    "aimed": {"name": "aimed"},
+    TWICE: {"name": "random"},
+}
+TEXT_ARMS = ("uniform", LEARNED)
+PILOT_SEED, SEEDS = 100, (101, 102, 103, 104, 105)
+SETS, ENVIRONMENTS, NOISES, EVALUATIONS = (1, 2, 3), 8, (0.0, 0.1), 100
+STEPS = 1000  # of the bandit
+
+
+def configuration(suite: str, sets: Sequence[str]) -> RunConfig:
+    values: dict[str, Any] = {
+        "tasks": list(SUITES[suite]),
+        "budget": {"steps": 300, "batch": 16},
+        "optimizer": {"lr": 2e-3},
+        "evaluate": {"keep": "last"},
+        "policy": "random",
+    }
+    if suite == "text":
+        values |= {
+            "model": {"encoder": "minilm", "layers": 2, "freeze": 1, "max_length": 32},
+            "optimizer": {"lr": 3e-4, "head_factor": 10},
+            "evaluate": {"examples": 200, "keep": "last"},
+        }
+    return with_sets(parse(values, suite), sets)
+
+
+def run_arm(
+    outcomes: Outcomes, suite: str, arm: str, seed: int, runs: Path, sets: Sequence[str]
+) -> None:
+    """Run one arm with one seed, unless its outcome is stored."""
+    name = f"{suite}-{arm}-{seed}".replace(" ", "-")
+    if name in outcomes:
+        return
+    steps = configuration(suite, sets).budget.steps
+    changes = [*sets, f"seed={seed}", f"name={name}"]
+    if arm == TWICE:
+        changes.append(f"budget.steps={2 * steps}")
+    if arm != PILOT:  # of the other runs only the last scores are needed
+        changes.append(f"evaluate.every={2 * steps}")
+    config = configuration(suite, changes)
+    decider, forecast = ARMS.get(arm, {"name": "random"}), {}
+    if arm == LEARNED:
+        mixture = learn_mixture([ScoredRun.from_journal(runs / f"{suite}-{PILOT}-{PILOT_SEED}")])
+        decider = {"name": "fixed", "probabilities": mixture.shares}
+        forecast = {"forecast": asdict(mixture)}
+    tasks = SUITES[suite]
+    images = suite != "text"
+    result = run(
+        config.model_copy(update={"policy": decider}),
+        runs / name,
+        model=ImageNetwork(seed, tasks) if images else None,
+        tasks=image_tasks(tasks) if images else (),
+        resume=True,
+    )
+    scores = {task: scores.score for task, scores in result.tasks.items()}
+    outcomes.add(name, {"suite": suite, "arm": arm, "seed": seed, "scores": scores, **forecast})
+
+
+def run_bandit(outcomes: Outcomes, number: int, noise: float, environments: int) -> None:
+    """Learn shares from one random rollout with each seed, and compare them with other rollouts."""
+    name = f"{BANDIT}-{number}-{noise}"
+    if name in outcomes:
+        return
+    finals = np.array(
+        [
+            [_finals(number, place, seed, noise) for seed in range(5)]
+            for place in range(environments)
+        ]
+    )
+    random, oracle, learned = np.median(finals, axis=1).T
+    values = {"noise": noise, "random": random, "oracle": oracle, "learned": learned}
+    outcomes.add(name, {k: v if k == "noise" else v.tolist() for k, v in values.items()})
+
+
+def _finals(number: int, place: int, seed: int, noise: float) -> list[float]:
+    """Return the final scores of RANDOM, ORACLE and the learned shares."""
+    environment = Environment.random(8, STEPS, stream(number, "environment", place))
+
+    def rollout(policy: Policy, purpose: str) -> Rollout:
+        return simulate(policy, environment, STEPS, stream(number, purpose, place, seed))
+
+    pilot = rollout(Random(environment.tasks), "pilot")
+    run = scored_rollout(pilot, noise, stream(number, "noise", place, seed))
+    learned = Fixed(learn_mixture([run]).shares)
+    policies = (Random(environment.tasks), environment.oracle_policy(), learned)
+    return [rollout(policy, "draws").final for policy in policies]
+
+
+def scored_rollout(rollout: Rollout, noise: float, rng: np.random.Generator) -> ScoredRun:
+    """Return a rollout's scores beside the draws of each arm, at every hundredth of its steps."""
+    count, steps = len(rollout.tasks), len(rollout.actions)
+    drawn = np.eye(count)[rollout.actions].cumsum(axis=0)
+    at = np.arange(0, steps, max(1, steps // EVALUATIONS)) + max(1, steps // EVALUATIONS) - 1
+    scores = rollout.scores[at] + noise * rng.standard_normal((len(at), count))
+    return ScoredRun(
+        rollout.tasks,
+        np.stack([drawn[at]] * 3),
+        scores,
+        drawn[-1] / steps,
+        np.zeros(count),
+        np.full(count, np.nan),
+        RateSchedule(steps, 1, None),
+        rollout.tasks,
+    )
+
+
+def table(outcomes: Outcomes) -> str:
+    parts = [_suite_table(outcomes, suite) for suite in SUITES]
+    parts += [_forecasts(outcomes), _bandit_table(outcomes)]
+    return "\n\n".join(part for part in parts if part) or "no outcomes yet"
+
+
+def _scores(outcomes: Outcomes, suite: str, arm: str) -> dict[int, dict[str, float]]:
+    return {
+        values["seed"]: values["scores"]
+        for _, values in outcomes.items(f"{suite}-")
+        if values["arm"] == arm
+    }
+
+
+def _means(outcomes: Outcomes, suite: str, arm: str) -> dict[int, float]:
+    """By seed, the mean score in percent."""
+    scores = _scores(outcomes, suite, arm)
+    return {seed: 100 * mean(tasks.values()) for seed, tasks in scores.items()}
+
+
+def _suite_table(outcomes: Outcomes, suite: str) -> str:
+    learned, tasks = _means(outcomes, suite, LEARNED), SUITES[suite]
+    rows = []
+    for arm in (PILOT, *ARMS):
+        scores, means = _scores(outcomes, suite, arm), _means(outcomes, suite, arm)
+        if not means:
+            continue
+        gaps = np.array([learned[seed] - means[seed] for seed in sorted(learned.keys() & means)])
+        test = ["", ""]
+        if arm != LEARNED and len(gaps) > 1:
+            test = [f"{gaps.mean():+.1f}", f"{stats.ttest_1samp(gaps, 0.0).pvalue:.4f}"]
+        by_task = [f"{100 * mean(one[task] for one in scores.values()):.1f}" for task in tasks]
+        rows.append([arm, str(len(means)), *by_task, spread(list(means.values())), *test])
+    if not rows:
+        return ""
+    head = ["arm", "seeds", *tasks, "mean", "learned - arm", "p"]
+    return f"## {suite}\n\n{markdown(head, rows)}\n\n{_verdict(outcomes, suite)}".rstrip()
+
+
+def _verdict(outcomes: Outcomes, suite: str) -> str:
+    """Return whether rule 1 or 2 holds."""
+    learned = _means(outcomes, suite, LEARNED)
+    others = {arm: _means(outcomes, suite, arm) for arm in ARMS if arm not in (LEARNED, TWICE)}
+    others = {arm: means for arm, means in others.items() if len(means) > 1}
+    if suite == "text" or len(learned) < 2 or not others:
+        return ""
+    best = max(others, key=lambda arm: mean(others[arm].values()))
+    seeds = sorted(learned.keys() & others[best])
+    gaps = np.array([learned[seed] - others[best][seed] for seed in seeds])
+    p = float(stats.ttest_1samp(gaps, 0.0).pvalue)
+    gain = float(gaps.mean())
+    holds = gain >= 2 and p < 0.05 if suite == "late" else gain > 0 or p >= 0.05
+    rule = 1 if suite == "late" else 2
+    return f"Rule {rule} {held(holds)}: `learned` is {gain:+.1f} beside `{best}`, p = {p:.4f}."
+
+
+def _forecasts(outcomes: Outcomes) -> str:
+    """Return how well the forecasts of the learned runs were met."""
+    rows, covered, right = [], [], []
+    for suite in SUITES:
+        uniform = _means(outcomes, suite, "uniform")
+        runs = [v for _, v in outcomes.items(f"{suite}-") if v["arm"] == LEARNED]
+        if not runs:
+            continue
+        forecast = runs[0]["forecast"]
+        inside = [
+            task["score"]["low"] <= values["scores"][task["task"]] <= task["score"]["high"]
+            for values in runs
+            for task in values["forecast"]["tasks"]
+        ]
+        gains = {v["seed"]: 100 * mean(v["scores"].values()) - uniform[v["seed"]] for v in runs}
+        signs = [gain > 0 for gain in gains.values()] if forecast["changed"] else []
+        covered, right = covered + inside, right + signs
+        got = 100 * mean(mean(values["scores"].values()) for values in runs)
+        rows.append(
+            [
+                suite,
+                *(f"{100 * forecast['objective'][key]:.1f}" for key in ("mean", "low", "high")),
+                f"{got:.1f}",
+                f"{sum(inside)} of {len(inside)}",
+                *(f"{100 * forecast['gain'][key]:+.1f}" for key in ("mean", "low", "high")),
+                f"{mean(gains.values()):+.1f}",
+                f"{sum(signs)} of {len(signs)}" if signs else "no gain predicted",
+            ]
+        )
+    if not rows:
+        return ""
+    score = ["predicted mean", "low", "high", "got", "task scores in their intervals"]
+    gain = ["predicted gain over the pilot's shares", "low", "high", "got", "right sign"]
+    share = mean(covered)
+    words = [f"Rule 3 {held(0.83 <= share <= 0.97)}: {share:.0%} of the scores are covered."]
+    if right:
+        words.append(f"Rule 4 {held(mean(right) >= 0.9)}: {sum(right)} of {len(right)} signs.")
+    return f"## Forecasts\n\n{markdown(['suite', *score, *gain], rows)}\n\n" + "\n\n".join(words)
+
+
+def _bandit_table(outcomes: Outcomes) -> str:
+    rows, holds = [], True
+    for name, values in outcomes.items(f"{BANDIT}-"):
+        random, oracle, learned = (np.array(values[k]) for k in ("random", "oracle", "learned"))
+        closed = float(np.median((learned - random) / (oracle - random)))
+        least = float((learned - random).min())
+        holds = holds and closed >= 0.8 and least >= -0.01
+        number = name.split("-")[1]
+        rows.append([number, str(values["noise"]), f"{closed:.2f}", f"{least:+.3f}"])
+    if not rows:
+        return ""
+    head = ["set", "noise", "gap closed, median", "worst environment, learned - RANDOM"]
+    return f"## Bandit\n\n{markdown(head, rows)}\n\nRule 5 {held(holds)}."
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = command_line(__doc__ or "", __file__)
+    add_sets(parser)
+    suites = [*SUITES, BANDIT]
+    parser.add_argument("--suites", nargs="+", default=suites, choices=suites)
+    parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
+    parser.add_argument("--environments", type=int, default=ENVIRONMENTS)
+    parser.add_argument("--sets", dest="bandit_sets", nargs="+", type=int, default=list(SETS))
+    options = parser.parse_args(arguments)
+    for suite in [] if options.table else options.suites:
+        if suite == BANDIT:
+            for number in options.bandit_sets:
+                for noise in NOISES:
+                    run_bandit(options.outcomes, number, noise, options.environments)
+            continue
+        run_arm(options.outcomes, suite, PILOT, PILOT_SEED, options.runs, options.sets)
+        for seed in options.seeds:
+            for arm in options.arms:
+                if suite != "text" or arm in TEXT_ARMS:
+                    run_arm(options.outcomes, suite, arm, seed, options.runs, options.sets)
+    publish(options.outcomes, table(options.outcomes))
+
+
+if __name__ == "__main__":
+    main()
