@@ -65,6 +65,10 @@ SMOKE: dict[str, list[str]] = {
     "multimnist.diw": ["--seeds 1 --epochs 1 --pairs 60 --dev 20"],
     "coverage.run": ["--logs 10 --cells 2"],
     "coverage.promises": ["--logs 2"],
+    "learned_mixture.run": [
+        "--suites begun --seeds 1 --arms uniform learned --set budget.steps=10",
+        "--suites bandit --sets 1 --environments 1",
+    ],
     "bandit_counterfactual.run": ["--environments 1 --seeds 1 --steps 100 --sets 1"],
 }
 

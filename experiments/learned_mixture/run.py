@@ -205,7 +205,9 @@ def _verdict(outcomes: Outcomes, suite: str) -> str:
 
 def _forecasts(outcomes: Outcomes) -> str:
     """Return how well the forecasts of the learned runs were met."""
-    rows, covered, right = [], [], []
+    rows: list[list[str]] = []
+    covered: list[bool] = []
+    right: list[bool] = []
     for suite in SUITES:
         uniform = _means(outcomes, suite, "uniform")
         runs = [v for _, v in outcomes.items(f"{suite}-") if v["arm"] == LEARNED]

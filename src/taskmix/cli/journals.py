@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from taskmix.cli.base import DataOption, QuietOption, command
+from taskmix.cli.base import DataOption, QuietOption, RunFile, Sets, StudyFolder, command
 from taskmix.cli.terminal import out, print_tables, showing
 from taskmix.errors import UserError
 
@@ -123,6 +123,41 @@ def _learn_from_scores(
     else:
         print_tables(mixture.tables())
         out.print(f"Written: {to}", soft_wrap=True)
+
+
+@command(
+    "taskmix tune small-glue.yaml --runs 2",
+    "taskmix tune small-glue.yaml --runs 2 --pilot-budget 500",
+)
+def tune(
+    file: RunFile,
+    runs: Annotated[int, typer.Option(min=1, help="Runs after the pilot.")] = 1,
+    pilot_budget: Annotated[
+        int | None, typer.Option(min=1, help="Steps of the pilot; default: those of the run file.")
+    ] = None,
+    floor: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="The least share of a task.")
+    ] = 0.02,
+    sets: Sets = None,
+    to: StudyFolder = None,
+    data: DataOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Run a pilot, learn better shares from its scores, run with them, and so on.
+
+    Each run learns from all runs before it. The same command continues after an interruption, or
+    adds runs.
+    """
+    from taskmix import config as configs
+    from taskmix.studies.tune import TuneSettings
+    from taskmix.studies.tune import tune as tune_mixture
+
+    config = configs.load(file, sets or (), data)
+    folder = to or Path("studies") / f"{config.name}-tuned"
+    with showing(quiet) as view:
+        tuning = tune_mixture(config, runs, folder, TuneSettings(pilot_budget, floor), watch=view)
+    print_tables(tuning.tables())
+    out.print(f"Folder: {folder}", soft_wrap=True)
 
 
 def _weight(text: str) -> "float | Literal['auto']":
