@@ -56,8 +56,8 @@ FRACTIONS = (0.01, 0.1)
 STARTS = ((1.0, 1), (1.0, 3), (1.0, 10), (0.02, 10))
 """Standard deviations of the initial task embeddings, and factors of the learning rate."""
 START_TASKS = ["glue/sst2", "glue/mrpc", "glue/stsb", "glue/qnli"]
-START_FROZEN = {"half": 3, "all": 6}
-START_STEPS, START_EXAMPLES, START_LENGTH = 120, 200, 64
+START_FROZEN = {"half": 1, "all": 2}
+START_LAYERS, START_STEPS, START_EXAMPLES, START_LENGTH = 2, 100, 200, 64
 STUDIES = ("start", "ladder", "figure7", "scitail")
 
 
@@ -186,8 +186,13 @@ class Study:
         steps = min(START_STEPS, self.options.steps)
         config = self.config(START_TASKS, (), seed, steps)
         values = {
-            "model": {"encoder": "minilm", "max_length": START_LENGTH, **model},
-            "optimizer": {"lr": 1e-4, "conditional_factor": factor},
+            "model": {
+                "encoder": "minilm",
+                "layers": START_LAYERS,
+                "max_length": START_LENGTH,
+                **model,
+            },
+            "optimizer": {"lr": 2e-4, "conditional_factor": factor},
             "evaluate": {
                 "examples": min(START_EXAMPLES, self.options.examples),
                 "every": steps,
