@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 import transformers
+from rich.console import Console
 
+from taskmix.cli import terminal
 from taskmix.config import RunConfig
 from taskmix.errors import UserError
 from taskmix.journal import Step, read
 from taskmix.models.encoders import check_length
 from taskmix.policies import ActivePrioritization, Random
 from taskmix.tasks.task import Task
-from taskmix.training.plan import plan
+from taskmix.training.plan import Planned, plan, plan_table
 from taskmix.training.run import run
 
 Toys = Mapping[str, Task]
@@ -113,6 +115,31 @@ def test_answers_that_no_window_holds_are_said(
     caplog.clear()
     run(config, tmp_path / "run")
     assert caplog.messages == planned
+
+
+def test_a_plan_says_what_a_step_of_a_selector_scores() -> None:
+    tasks = ["digits/left", "digits/right"]
+    selection = {"name": "mt_uncertainty", "every": 2}
+    config = RunConfig(tasks=tasks, selection=selection, budget={"steps": 4, "batch": 8})
+    table = plan_table(plan(config), config)
+    assert table.notes[-1] == (
+        "A step scores 16 candidates, 8 of each task, and trains on 8 of them."
+    )
+
+
+def test_a_plan_of_many_large_tasks_keeps_its_numbers_whole(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = [
+        Planned(f"superglue/task-{k}", 392702 + k, 9815, 128, 1 / 24, 0.00123, 27208, 4848)
+        for k in range(24)
+    ]
+    config = RunConfig(tasks=["digits/left"])
+    monkeypatch.setattr(terminal, "out", Console(width=60, force_terminal=True, no_color=True))
+    terminal.print_tables([plan_table(planned, config)])
+    printed = capsys.readouterr().out
+    for number in ("392,702", "392,725", "27,208", "4.2%", "0.0012"):
+        assert number in printed
 
 
 @pytest.mark.parametrize(

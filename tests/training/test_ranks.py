@@ -57,7 +57,7 @@ DECIDERS = (
     | {cls.name: {"weighting": {"name": cls.name, "target": "c"}} for cls in WEIGHTINGS}
 )
 TEXTS = ["texts", "texts in pieces", "selected texts", "weighted texts"]
-SHARDED = ["sharded texts", "sharded selected texts"]
+SHARDED = ["sharded texts", "sharded selected texts", "sharded conditioned texts"]
 OWN = ["own model and loaders"]
 
 
@@ -106,11 +106,13 @@ def text_config(name: str, folder: Path) -> RunConfig:
         "weighted texts": {"weighting": {"name": "alpha_vil", "target": "tag"}},
     }.get(name.removeprefix("sharded "), {"policy": {"name": "exp3s", "eta": 0.1}})
     small = {"encoder": "small", "layers": 2, "width": 32, "attention_heads": 2, "vocabulary": 90}
-    freeze = 1 if "selected" in name or "weighted" in name else 0
+    frozen = {"freeze": 1 if "selected" in name or "weighted" in name else 0}
+    if "conditioned" in name:
+        frozen = {"conditional": {"rank": 4, "freeze": 1, "start": 0.1}}
     return RunConfig.model_validate(
         {
             "tasks": tasks,
-            "model": {**small, "max_length": 16, "dropout": 0.0, "freeze": freeze},
+            "model": {**small, "max_length": 16, "dropout": 0.0, **frozen},
             "budget": {
                 "steps": 16 if name in SHARDED else 50,  # sharding is slow on CPUs
                 "rounds": 2,

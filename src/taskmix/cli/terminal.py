@@ -44,18 +44,21 @@ def print_tables(tables: Sequence["Table"]) -> None:
 
 def _rich_table(table: "Table") -> RichTable:
     rendered = RichTable(title=table.title or None, title_justify="left", title_style="bold")
+    cells = list(zip(*table.texts(), strict=True))
     for j, column in enumerate(table.columns):
+        left = j == 0 or column.left
         rendered.add_column(
             column.heading,
-            justify="left" if j == 0 or column.left else "right",
+            justify="left" if left else "right",
             no_wrap=j == 0,
             overflow="fold",  # nothing is lost on a narrow terminal
+            min_width=None if left or not cells else max(map(len, cells[j])),  # of a whole number
         )
     for i, row in enumerate(table.texts()):
         if table.totals and i == len(table.rows) - table.totals:
             rendered.add_section()
-        cells = (Text(text, "bold" if (i, j) in table.best else "") for j, text in enumerate(row))
-        rendered.add_row(*cells)
+        texts = (Text(text, "bold" if (i, j) in table.best else "") for j, text in enumerate(row))
+        rendered.add_row(*texts)
     return rendered
 
 

@@ -59,14 +59,17 @@ class ConditionalSpec(Section):
         freeze: the lower layers that are not trained: a count, or a share such as 0.5. The
             encoder's embeddings are frozen with them; 0 freezes nothing. Conditional modules train
             in frozen layers too.
-        rank: the rank of the FiLM generators, or `full` for the paper's matrices. The embeddings
-            of T tasks span T dimensions, so that a rank of T already gives every task its own γ
-            and β.
+        rank: the rank of the FiLM generators, at most the encoder's width, or `full` for the
+            paper's matrices. The embeddings of T tasks span T dimensions, so that a rank of T
+            already gives every task its own γ and β.
         layout: `base` has one bottleneck, in the last layer; `large` has one beside every layer,
             on a side stream; `auto` takes `large` from 24 layers on.
         alignment: `diagonal`, as in the paper's code, or `matrix`, as in its equation 2.
-        blocks: blocks on the diagonal of the attention bias, over all positions of the encoder;
-            None makes blocks of 16 tokens, or of the next smaller size that divides them.
+        blocks: blocks on the diagonal of the attention bias, the last one smaller if they do not
+            divide the positions; None makes blocks of 16 tokens or of the next smaller size that
+            divides them. The paper has 6 blocks over 128 positions for BERT-base.
+        positions: the first tokens of a sequence, which the blocks cover; all that the encoder
+            reads if None.
         per_head: one attention bias a head, in place of one a layer.
         bottleneck_width: hidden units of a bottleneck; a third of the encoder's width if None.
         start: standard deviation of the generators' initial weights. 0 leaves the pretrained
@@ -81,6 +84,7 @@ class ConditionalSpec(Section):
     layout: Literal["auto", "base", "large"] = "auto"
     alignment: Literal["diagonal", "matrix"] = "diagonal"
     blocks: int | None = None
+    positions: int | None = None
     per_head: bool = False
     bottleneck_width: int | None = None
     start: float = 0.0
@@ -102,7 +106,7 @@ class ConditionalSpec(Section):
             raise UserError(
                 f"freeze: expected a count of layers or a share from 0 to 1, found {self.freeze}"
             )
-        for name in ("rank", "blocks", "bottleneck_width"):
+        for name in ("rank", "blocks", "positions", "bottleneck_width"):
             value = getattr(self, name)
             if isinstance(value, int) and value < 1:
                 raise UserError(f"{name}: expected at least 1, found {value}")

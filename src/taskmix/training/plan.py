@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from taskmix.config import RunConfig
+from taskmix.selection import Selector
 from taskmix.tables import Column, Row, Table
 from taskmix.training.assembly import prepare_run
 from taskmix.training.prepare import Prepared, token_batches
@@ -24,6 +25,7 @@ class Planned:
     epochs: float
     cut: int  # training rows cut at the maximum length
     dev_cut: int
+    scored: float = 0.0  # candidates that a selector scores a step
 
 
 def plan(
@@ -35,6 +37,9 @@ def plan(
     driver = config.family.load_driver()
     examples = driver.expected_examples(run.decider, config, sizes)
     total = sum(examples.values())
+    scored: dict[str, float] = {}
+    if isinstance(run.decider, Selector):
+        scored = {t: n / run.decider.every for t, n in run.decider.candidates().items()}
     return [
         Planned(
             entry.task.name,
@@ -45,6 +50,7 @@ def plan(
             examples[entry.task.name] / _epoch_size(entry, config),
             entry.train.cut,
             entry.dev.items.cut,
+            scored.get(entry.task.name, 0.0),
         )
         for entry in run.prepared
     ]
@@ -73,12 +79,23 @@ def plan_table(planned: list[Planned], config: RunConfig) -> Table:
         Column("cut", ","),
         Column("tokens each", ".0f"),
         Column("share of examples", ".1%"),
-        Column("epochs", ".2f"),
+        Column("epochs", _epochs),
     ]
     rows: list[Row] = [
         [p.task, p.rows, p.cut, p.dev, p.dev_cut, p.length, p.share, p.epochs] for p in planned
     ]
-    return Table(columns, rows, notes=(_budget_sentence(config),))
+    scored = sum(p.scored for p in planned)
+    notes = [_budget_sentence(config)]
+    if scored:
+        notes.append(
+            f"A step scores {scored:,.0f} candidates, {scored / len(planned):,.0f} of each task, "
+            f"and trains on {config.budget.batch:,} of them."
+        )
+    return Table(columns, rows, notes=tuple(notes))
+
+
+def _epochs(value: float) -> str:
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 
 def _budget_sentence(config: RunConfig) -> str:

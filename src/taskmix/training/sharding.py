@@ -10,6 +10,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from taskmix.errors import UserError
+from taskmix.models.conditioned import ConditionedTextEncoder
 from taskmix.models.encoders import TextEncoder
 from taskmix.models.frozen import layer_stack
 from taskmix.models.multitask import MultiTaskModel
@@ -30,7 +31,10 @@ class ShardedGroup(Group):
     def prepared(self, model: nn.Module, device: torch.device) -> nn.Module:
         encoder = _encoder(model)
         mesh = init_device_mesh(device.type, (self.count,))
-        for module in [*layer_stack(encoder.model), encoder.model]:
+        # The modules of a conditioned encoder call parts of a layer, so that it is sharded as one.
+        conditioned = isinstance(encoder, ConditionedTextEncoder)
+        layers = [] if conditioned else layer_stack(encoder.model)
+        for module in [*layers, encoder.model]:
             sharded = fully_shard(module, mesh=mesh)
             assert isinstance(sharded, FSDPModule)
             # Losses are weighted by their shares already: gradients are to be summed.
@@ -77,9 +81,9 @@ class ShardedGroup(Group):
         }
 
 
-def _encoder(model: nn.Module) -> TextEncoder:
+def _encoder(model: nn.Module) -> TextEncoder | ConditionedTextEncoder:
     encoder = model.encoder if isinstance(model, MultiTaskModel) else model
-    if isinstance(encoder, TextEncoder):
+    if isinstance(encoder, TextEncoder | ConditionedTextEncoder):
         return encoder
     raise UserError(
         "ranks.shard: expected a text encoder of transformers, found " + type(encoder).__name__

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from taskmix.models.conditional import PARTS, ConditionalEncoder, condition
+from taskmix.models.conditional.modules import ConditionalAttention
 
 HEADS, PAD, EPS = 2, 1, 1e-12
 IDS = [2, 0, 1, 2, 1]
@@ -84,7 +85,7 @@ class Reference:
         )
         for i in range(tokens):
             for j in range(tokens):
-                if i // size == j // size:
+                if i // size == j // size and max(i, j) < (self.spec.positions or 24):
                     a = blocks[head, i // size, i % size, j % size]
                     m[i, j] = a * (1 + gamma[i % size, j % size]) + beta[i % size, j % size]
         return m
@@ -157,6 +158,9 @@ def test_a_part_is_what_its_equation_says(make, batch, shaken, parts, family, la
         {"blocks": 1},
         {"blocks": 24},
         {"blocks": 3},
+        {"blocks": 7},
+        {"blocks": 2, "positions": 5},
+        {"rank": 40},
         {"bottleneck_width": 7},
     ],
     ids=str,
@@ -172,6 +176,21 @@ def test_blocks_are_cut_to_the_length_of_the_batch(make, batch, shaken, tokens):
     conditioned = condition(make(), ["a", "b", "c"], ["attention"], blocks=4, rank=2).eval()
     shaken(conditioned)
     compare(conditioned, batch(tokens=tokens))
+
+
+def test_the_blocks_of_the_papers_base_encoder_are_six_of_22_tokens_the_last_of_18():
+    attention = ConditionalAttention(width=8, positions=128, blocks=6, rank=2)
+    with torch.no_grad():
+        attention.blocks.fill_(1.0)
+        bias = attention(torch.randn(1, 8), length=128)[0, 0]
+    sizes = [22] * 5 + [18]
+    assert torch.equal(bias, torch.block_diag(*(torch.ones(size, size) for size in sizes)))
+
+
+def test_a_rank_above_the_width_is_the_width(make):
+    conditioned = condition(make(), ["a"], ["norm"])
+    assert conditioned.spec.rank == 12
+    assert conditioned.layers()[1][1].norms[0].film.read.weight.shape == (12, 12)
 
 
 def test_the_parts_stand_where_the_paper_has_them(make):

@@ -54,8 +54,8 @@ def condition(
         freeze: the lower layers that are not trained: a count, or a share such as 0.5.
         seed: of the new modules' initial weights. Those of a module depend on its part and layer,
             those of a task embedding on the task's name, and neither on the other modules.
-        options: `rank`, `layout`, `alignment`, `blocks`, `per_head`, `bottleneck_width`, `start`
-            and `embedding_start`, as in `ConditionalSpec`.
+        options: `rank`, `layout`, `alignment`, `blocks`, `positions`, `per_head`,
+            `bottleneck_width`, `start` and `embedding_start`, as in `ConditionalSpec`.
 
     >>> import torch
     >>> from transformers import BertConfig, BertModel
@@ -78,8 +78,8 @@ def build(
     """Condition an encoder as the spec says; see `condition`."""
     _check_family(encoder)
     width: int = encoder.config.hidden_size
-    if spec.rank != "full" and spec.rank > width:
-        raise UserError(f"rank: expected 1 to {width}, the encoder's width, found {spec.rank}")
+    if spec.rank != "full":
+        spec = spec.model_copy(update={"rank": min(spec.rank, width)})
     layers = len(layer_stack(encoder))
     count = spec.layers_frozen(layers)
     result = ConditionalEncoder(
@@ -152,8 +152,11 @@ def _layer(
 
 def _attention(encoder: PreTrainedModel, spec: ConditionalSpec) -> ConditionalAttention:
     config = encoder.config
-    positions = max_positions(config)
-    assert positions is not None
+    longest = max_positions(config)
+    assert longest is not None
+    positions = longest if spec.positions is None else spec.positions
+    if positions > longest:
+        raise UserError(f"positions: found {positions}, but the encoder reads {longest} tokens")
     blocks = default_blocks(positions) if spec.blocks is None else spec.blocks
     heads: int = config.num_attention_heads if spec.per_head else 1
     return ConditionalAttention(config.hidden_size, positions, blocks, heads, spec.rank, spec.start)

@@ -188,8 +188,8 @@ class ConditionalAttention(nn.Module):
     (its code has one for each column), and all blocks share them. A starts at zero, as in the code:
     M is 0, and A and β move in the first step, γ in the second.
 
-    The blocks cover all positions of the encoder; shorter sequences use the first of them, the last
-    one cut off. `heads` is the number of biases; 1 is shared by all heads.
+    The blocks cover the first `positions` tokens, the last one cut off if they do not divide them;
+    later tokens have no bias. `heads` is the number of biases; 1 is shared by all heads.
 
     >>> attention = ConditionalAttention(width=8, positions=12, blocks=3, rank=2)
     >>> attention(torch.randn(5, 8), length=7).shape
@@ -206,22 +206,23 @@ class ConditionalAttention(nn.Module):
         start: float = 0.0,
     ) -> None:
         super().__init__()
-        if positions % blocks:
-            raise UserError(
-                f"blocks: expected a divisor of the encoder's {positions} positions, found {blocks}"
-            )
-        self.size = positions // blocks
+        if blocks > positions:
+            raise UserError(f"blocks: expected 1 to {positions}, one a token, found {blocks}")
+        self.positions = positions
+        self.size = -(-positions // blocks)
         self.blocks = nn.Parameter(torch.zeros(heads, blocks, self.size, self.size))
         self.film = Film(width, heads * self.size**2, rank, start)
 
     def forward(self, codes: Tensor, length: int) -> Tensor:
         """Return the bias of each sequence, shape `(sequences, heads, length, length)`."""
-        used = -(-length // self.size)
+        covered = min(length, self.positions)
+        used = -(-covered // self.size)
         gamma, beta = (
             part.view(len(codes), -1, 1, self.size, self.size) for part in self.film(codes)
         )
         blocks = torch.addcmul(beta, self.blocks[:, :used], 1 + gamma)
-        return block_diagonal(blocks)[..., :length, :length]
+        bias = block_diagonal(blocks)[..., :covered, :covered]
+        return functional.pad(bias, (0, length - covered, 0, length - covered))
 
 
 def block_diagonal(blocks: Tensor) -> Tensor:
