@@ -13,7 +13,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean
@@ -75,6 +75,7 @@ class Outcome:
     used: float  # share of all training examples that were trained on at least once
     seconds: float  # of training
     note: str = ""  # for an adaptation, the embedding that it started from
+    metrics: dict[str, dict[str, float]] = field(default_factory=dict)  # by task; not in old ones
 
     def average(self, tasks: Sequence[str] = GLUE) -> float:
         """Return the mean score over the tasks, in percent."""
@@ -82,7 +83,8 @@ class Outcome:
 
     def sigma(self) -> float:
         """Return task sigma over the GLUE tasks, in percent."""
-        return 100 * task_sigma({task: self.scores[task] for task in GLUE if task in self.scores})
+        metrics = self.metrics or {task: {"score": score} for task, score in self.scores.items()}
+        return 100 * task_sigma({task: metrics[task] for task in GLUE if task in metrics})
 
 
 class Study:
@@ -144,6 +146,7 @@ class Study:
             used,
             round(seconds, 1),
             note,
+            {task: of_task.metrics for task, of_task in scores.tasks.items()},
         )
         self.outcomes.add(f"{study}-{arm}-{seed}", asdict(outcome))
         shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)

@@ -3,9 +3,9 @@
 import sys
 
 if __name__ == "__main__":
-    # Python puts the working directory first, where a user's queue.py would stand for Python's own.
+    # Python puts the working directory first: its queue.py or peft.py would run in place of others.
     if not sys.flags.safe_path:
-        sys.path.append(sys.path.pop(0))
+        del sys.path[0]
     from taskmix.cli import main
 
     main()

@@ -47,6 +47,14 @@ class StoppedError(TaskmixError):
         self.exit_code = EXIT_PREEMPTED if signal in PREEMPTION_SIGNALS else 128 + signal
 
 
+def untrusted(name: str, where: str) -> UserError:
+    """Return the error for a class of the user's own that nobody has allowed to be imported."""
+    return UserError(
+        f"{where}: needs code of its own, {name}, which is not run unasked; trust it with "
+        "--trust-code, in Python with trust_code=True"
+    )
+
+
 def unknown(what: str, found: str, choices: Iterable[str], where: str = "") -> UserError:
     """Return the error for an unknown name, with the nearest of the choices.
 

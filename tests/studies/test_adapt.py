@@ -38,6 +38,13 @@ def entry(folder: Path, name: str) -> dict[str, Any]:
     return {"name": name, "kind": "classify", "text": "text", "label": "y", **files}
 
 
+@pytest.mark.parametrize("task", [5, True, None, ["new"], 2.5])
+def test_a_task_that_is_no_name_is_one_sentence(before: Path, tmp_path: Path, task: Any) -> None:
+    with pytest.raises(UserError, match=r"^task: expected its name, or a mapping .*, found "):
+        adapt(before, task, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("adapt")

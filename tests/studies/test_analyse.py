@@ -20,6 +20,7 @@ from taskmix.models.multitask import MultiTaskModel
 from taskmix.report.analysis import write_analysis
 from taskmix.studies.analyse import analyse, single_scores, task_sigma
 from taskmix.tasks.batches import ready_batch
+from taskmix.training.folder import finished as finished_run
 from taskmix.training.run import run
 
 WORDS = ["the", "cat", "dog", "sat", "ran", "mat", "tree", "red"]
@@ -119,14 +120,23 @@ def test_similarities_are_those_of_the_mean_vectors(finished: Path, place: Path)
 
 def test_the_spread_and_the_parameters(finished: Path, place: Path) -> None:
     found = analyse(finished, cache=place)
-    scores = list(found.scores.values())
-    mean = sum(scores) / 2
-    assert found.sigma == pytest.approx((sum((s - mean) ** 2 for s in scores) / 2) ** 0.5)
-    assert task_sigma({"a": 1.0, "b": 1.0}) == 0
+    values = [value for of_task in found.metrics.values() for value in of_task.values()]
+    mean = sum(values) / len(values)
+    deviations = [(value - mean) ** 2 for value in values]
+    assert found.sigma == pytest.approx((sum(deviations) / len(values)) ** 0.5)
+    assert found.metrics == {
+        task: scores.metrics for task, scores in finished_run(finished).tasks.items()
+    }
     assert found.heads == {"three": 3 * 32 + 3, "two": 2 * 32 + 2}
     assert found.parameters is not None
     assert found.parameters.tasks == 2
     assert all(hard is not None and hard.total > 0 for hard in found.difficulty.values())
+
+
+def test_every_metric_of_a_task_counts_in_the_spread() -> None:
+    assert task_sigma({"a": {"accuracy": 1.0}, "b": {"accuracy": 1.0}}) == 0
+    two = task_sigma({"cola": {"matthews": 0.2}, "mrpc": {"accuracy": 0.6, "f1": 1.0}})
+    assert two == pytest.approx((((0.4) ** 2 + 0 + (0.4) ** 2) / 3) ** 0.5)
 
 
 def test_the_command_line(
@@ -142,10 +152,15 @@ def test_the_command_line(
     assert code == 0
     assert "task embeddings, 2 tasks" in out
     code, _, err = taskmix(
-        monkeypatch, capsys, "parameters", place / "toys.yaml", "--set", "model.conditional.rank=99"
+        monkeypatch,
+        capsys,
+        "parameters",
+        place / "toys.yaml",
+        "--set",
+        "model.conditional.freeze=9",
     )
     assert code == 2
-    assert "model.conditional: rank: expected 1 to 32" in err
+    assert "model.conditional: freeze: found 9, but the encoder has" in err
     task = (place / "new.yaml").read_text()
     entry = yaml.safe_load(task)
     entry |= {split: str(place / entry[split]) for split in ("train", "dev")}
@@ -169,6 +184,9 @@ def test_the_command_line(
     )
     assert code == 2
     assert "--from: unknown task 'tow'" in err
+    code, _, err = taskmix(monkeypatch, capsys, "adapt", finished, "--task", "5", "--out", "none")
+    assert code == 2
+    assert "task: expected its name, or a mapping that says where it is, found 5" in err
     code, out, err = taskmix(monkeypatch, capsys, "analyse", finished, "--single", tmp_path / "new")
     assert code == 0, err
     assert "task σ" in out

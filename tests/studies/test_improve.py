@@ -55,6 +55,34 @@ def make_run(config: RunConfig, folder: Path, **_: object) -> None:
     (folder / "scores.json").write_text("{}")
 
 
+OWN = """
+from taskmix.policies import Random
+
+class Mine(Random):
+    name = "mine"
+"""
+
+
+def test_a_policy_of_its_own_is_imported_with_permission_only(
+    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_run(config, tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    ran = tmp_path / "ran"
+    (tmp_path / "policy_of_a_stranger.py").write_text(f"open({str(ran)!r}, 'w')\n{OWN}")
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("name: policy_of_a_stranger:Mine\n")
+    words = ["estimate", str(tmp_path / "run"), "--policy", str(policy)]
+    refused = CliRunner().invoke(app, words)
+    assert str(refused.exception) == (
+        f"{policy}: needs code of its own, policy_of_a_stranger:Mine, which is not run unasked; "
+        "trust it with --trust-code, in Python with trust_code=True"
+    )
+    assert not ran.exists()
+    assert CliRunner().invoke(app, [*words, "--trust-code"]).exit_code == 0
+    assert ran.exists()
+
+
 @pytest.fixture
 def config() -> RunConfig:
     return RunConfig(tasks=TASKS, budget={"steps": 300})

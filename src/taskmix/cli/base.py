@@ -35,7 +35,9 @@ DataOption = Annotated[
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")]
 TrustOption = Annotated[
     bool,
-    typer.Option("--trust-code", help="Import the classes of its own that the run names."),
+    typer.Option(
+        "--trust-code", help="Import the classes of its own that the run or policy file names."
+    ),
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.")]
 RunFile = Annotated[Path, typer.Argument(metavar="FILE", help="A run file.")]

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from taskmix.cli.base import DataOption, QuietOption, RunFile, Sets, StudyFolder, command
+from taskmix.cli.base import (
+    DataOption,
+    QuietOption,
+    RunFile,
+    Sets,
+    StudyFolder,
+    TrustOption,
+    command,
+)
 from taskmix.cli.terminal import out, print_tables, showing
 from taskmix.errors import UserError
 
@@ -30,6 +38,7 @@ def estimate(
     ] = "wis",
     pool: Annotated[str, typer.Option(help="own or balance.")] = "own",
     reward: RewardOption = "room_left",
+    trust: TrustOption = False,
 ) -> None:
     """Estimate the reward of a policy at the states that finished runs visited.
 
@@ -39,7 +48,8 @@ def estimate(
     from taskmix.studies.improve import estimate_runs
 
     with _short_warnings():
-        print_tables(estimate_runs(runs, policy, method, pool, reward).tables())
+        result = estimate_runs(runs, policy, method, pool, reward, trust_code=trust)
+        print_tables(result.tables())
 
 
 @command(

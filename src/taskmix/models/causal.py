@@ -31,6 +31,7 @@ from taskmix.models.encoders import (
 from taskmix.models.frozen import freeze_layers
 from taskmix.models.spec import LoraSpec, ModelSpec, Pooling
 
+ADAPTERS = "adapter_model.safetensors"
 BASE = "base"
 """The folder of the adapters' base model, where it is stored with them."""
 
@@ -193,6 +194,8 @@ def load_adapted(spec: ModelSpec, folder: Path, source: str | None) -> CausalEnc
     """Load a language model whose adapters `save_causal` wrote."""
     if source is None:
         source, spec = str(folder / BASE), spec.model_copy(update={"revision": None})
+    if not (folder / ADAPTERS).exists():
+        raise UserError(f"{folder}: expected adapters in {ADAPTERS}, found no such file")
     base = _language_model(spec, source, 0)
     with quiet():
         model = _peft().PeftModel.from_pretrained(base, folder, is_trainable=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import (
@@ -27,6 +28,19 @@ from taskmix.models.frozen import Frozen, freeze_layers
 from taskmix.models.spec import ModelSpec, Pooling
 from taskmix.tasks.encoding import SECOND, SEGMENTS
 
+LOAD_ERRORS = (
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    AttributeError,
+    RuntimeError,
+    ImportError,
+    OSError,
+    SafetensorError,
+    StrictDataclassError,
+)
+"""The exceptions that loading a damaged or forged model may raise."""
 ROUNDING = 1e-5
 """Two vectors are equal if they differ by a smaller fraction than this."""
 
@@ -242,7 +256,12 @@ def _cut_layers(config: PreTrainedConfig, layers: int) -> None:
 def load_weights(
     auto: Any, source: str, config: PreTrainedConfig, revision: str | None = None, **options: Any
 ) -> PreTrainedModel:
-    """Load a pretrained model by an Auto class of transformers; raise if any weight is missing."""
+    """Load a pretrained model by an Auto class of transformers; raise if any weight is missing.
+
+    No code beside the weights runs, and no pickle is read.
+    """
+    if getattr(config, "quantization_config", None) is not None:
+        raise UserError(f"model.encoder: {source}: expected weights in full, found quantized ones")
     with quiet():
         try:
             model, report = auto.from_pretrained(
@@ -250,9 +269,11 @@ def load_weights(
                 config=config,
                 revision=revision,
                 output_loading_info=True,
+                trust_remote_code=False,
+                use_safetensors=True,
                 **{"dtype": torch.float32} | options,
             )
-        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        except LOAD_ERRORS as error:
             raise UserError(
                 f"model.encoder: {source}: expected the whole weights of a {config.model_type}, "
                 f"{first_line(error)}"
@@ -271,8 +292,10 @@ def pretrained_config(source: str, revision: str | None = None) -> PreTrainedCon
     """Return the configuration of a transformers model, by folder or hub name."""
     with quiet():
         try:
-            config: PreTrainedConfig = AutoConfig.from_pretrained(source, revision=revision)
-        except (OSError, ValueError) as error:
+            config: PreTrainedConfig = AutoConfig.from_pretrained(
+                source, revision=revision, trust_remote_code=False
+            )
+        except LOAD_ERRORS as error:
             raise UserError(
                 f"model.encoder: found no model in {source}: {first_line(error)}"
             ) from None

@@ -17,7 +17,6 @@ from tokenizers import processors
 from torch import Tensor, nn
 from transformers import (
     MODEL_MAPPING,
-    AutoTokenizer,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerFast,
@@ -39,6 +38,7 @@ from taskmix.models.exported import (
     ExportedForTokenClassification,
 )
 from taskmix.models.multitask import LinearHead, MultiTaskModel, TwoLayerHead, key
+from taskmix.models.tokenizers import auto_tokenizer
 from taskmix.tasks.encoding import SEGMENTS
 from taskmix.tasks.kinds import Choose, Classify, Generate, Kind, MultiLabel, Regress, Span, Tag
 from taskmix.tasks.rows import TextRow
@@ -89,7 +89,7 @@ def _export_language_model(
             save_causal(encoder, aside, str(folder) if not (folder / BASE).exists() else None)
         else:
             encoder.merged().save_pretrained(aside)
-        words = AutoTokenizer.from_pretrained(folder)
+        words = auto_tokenizer(folder)
         words.save_pretrained(aside)
     _check_prompts(out, words, tokenizer)
 
@@ -227,7 +227,9 @@ def _plain(exported: Exported) -> PreTrainedModel | None:
     auto = getattr(transformers, str(exported._auto_class))
     with quiet(), torch.random.fork_rng(devices=[]):
         try:
-            plain: PreTrainedModel = auto.from_config(config, dtype=torch.float32)
+            plain: PreTrainedModel = auto.from_config(
+                config, dtype=torch.float32, trust_remote_code=False
+            )
         except ValueError:  # it has no such class for this architecture
             return None
     plain.train(mode=False)
@@ -283,7 +285,7 @@ def export_tokenizer(folder: Path, tokenizer: Tokenizer, segments: bool) -> PreT
     It pads and truncates on the right, at the length of the training, and gives the columns that
     the model reads, whatever the default of its architecture.
     """
-    special: dict[str, Any] = dict(AutoTokenizer.from_pretrained(folder).special_tokens_map)
+    special: dict[str, Any] = dict(auto_tokenizer(folder).special_tokens_map)
     if "pad_token" not in special:
         # Masked tokens do not matter, but padding must be a token that is in no text.
         special["pad_token"] = next(iter(special.values()), None)
@@ -299,8 +301,7 @@ def export_tokenizer(folder: Path, tokenizer: Tokenizer, segments: bool) -> PreT
 
 def check_tokenizer(folder: Path, tokenizer: Tokenizer, task: str) -> None:
     """Raise unless the tokenizer in a folder gives the tokens of the training."""
-    # The code beside an exported model has no tokenizer.
-    loaded = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    loaded = auto_tokenizer(folder)
     texts = ["A cat.", "Who sat there, then?", "far, far away " * tokenizer.max_length]
     pairs = texts[::-1]
     columns = loaded(texts, pairs, truncation=True)

@@ -84,7 +84,7 @@ class Exported(PreTrainedModel):
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
-        self.encoder = AutoModel.from_config(config.encoder)
+        self.encoder = AutoModel.from_config(config.encoder, trust_remote_code=False)
         if getattr(self.encoder, "pooler", None) is not None:
             self.encoder.pooler = None
         width = self.head_inputs(config)

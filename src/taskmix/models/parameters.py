@@ -144,5 +144,5 @@ def _from_config(spec: ModelSpec, auto: Any, small: Any) -> PreTrainedModel:
         small(spec, spec.vocabulary) if source is None else text_config(source, spec)
     )
     with quiet():
-        model: PreTrainedModel = auto.from_config(config)
+        model: PreTrainedModel = auto.from_config(config, trust_remote_code=False)
     return model

@@ -5,17 +5,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from taskmix.errors import UserError
+from taskmix.errors import UserError, untrusted
 from taskmix.files import read_json
 from taskmix.models.bilstm import BiLSTMEncoder
 from taskmix.models.build import build_encoder
 from taskmix.models.causal import CausalEncoder, load_adapted, save_causal
 from taskmix.models.conditional.encoder import ConditionalEncoder
 from taskmix.models.conditioned import ConditionedTextEncoder
-from taskmix.models.encoders import Encoder, TextEncoder, quiet
+from taskmix.models.encoders import LOAD_ERRORS, Encoder, TextEncoder, quiet
 from taskmix.models.multitask import MultiTaskModel
 from taskmix.models.spec import ModelSpec
 from taskmix.models.tokenizers import pretrained_source, pretrained_tokenizer, save_tokenizer
@@ -28,17 +27,6 @@ HEADS = "heads.safetensors"
 WEIGHTS = "model.safetensors"
 WORDS = "words"
 """The folder of a BiLSTM's frozen encoder."""
-DAMAGED_FILE_ERRORS = (
-    ValueError,
-    TypeError,
-    LookupError,
-    ArithmeticError,
-    AttributeError,
-    RuntimeError,
-    OSError,
-    SafetensorError,
-)
-"""The exceptions that reading a damaged file may raise."""
 
 Finder = Callable[[str, type[Any]], Any]
 """Finds a user's class by its `module:Class` and its base class."""
@@ -76,7 +64,7 @@ def load(folder: Path, find: Finder | None = None) -> tuple[MultiTaskModel, Toke
     """Load the model that `save` wrote, with its tokenizer; without `find` no user's class."""
     try:
         return _load(folder, _about(folder), find or refuse(folder))
-    except DAMAGED_FILE_ERRORS as error:
+    except LOAD_ERRORS as error:
         message = " ".join(str(error).split())[:200] or type(error).__name__
         raise UserError(f"{folder}: expected a whole model, found: {message}") from None
 
@@ -141,9 +129,6 @@ def refuse(folder: Path) -> Finder:
     """Return a finder that raises for every class."""
 
     def find(name: str, base: type[Any]) -> Any:
-        raise UserError(
-            f"{folder}: the model needs code of its own, {name}, which is not run unasked; "
-            "trust it with --trust-code, in Python with trust_code=True"
-        )
+        raise untrusted(name, str(folder))
 
     return find

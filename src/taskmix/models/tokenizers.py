@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -71,7 +72,7 @@ def tokenizer_for(
 def pretrained_tokenizer(name: str, max_length: int, revision: str | None = None) -> Tokenizer:
     with quiet():
         try:
-            loaded = AutoTokenizer.from_pretrained(name, revision=revision)
+            loaded = auto_tokenizer(name, revision)
         # The tokenizers library raises a bare Exception for a damaged file.
         except Exception as error:
             raise UserError(
@@ -87,6 +88,11 @@ def pretrained_tokenizer(name: str, max_length: int, revision: str | None = None
     )
 
 
+def auto_tokenizer(name: str | Path, revision: str | None = None) -> Any:
+    """Load a tokenizer of transformers; no code beside it runs."""
+    return AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
+
+
 def save_tokenizer(
     tokenizer: Tokenizer, spec: ModelSpec, folder: Path, own: type[Encoder] | None = None
 ) -> None:
@@ -94,7 +100,7 @@ def save_tokenizer(
     name = pretrained_source(spec, own)
     with quiet():
         if name is not None:
-            AutoTokenizer.from_pretrained(name, revision=spec.revision).save_pretrained(folder)
+            auto_tokenizer(name, spec.revision).save_pretrained(folder)
             return
         PreTrainedTokenizerFast(
             tokenizer_object=tokenizer.backend,

@@ -52,7 +52,7 @@ class Adapted:
             Column("head of", left=True),
             Column("zero-shot score", hundredths),
         ]
-        rows: list[Row] = [[each.row, each.head, each.score] for each in self.table]
+        rows: list[Row] = [[result.row, result.head, result.score] for result in self.table]
         return [Table(columns, rows)] if rows else []
 
 
@@ -127,6 +127,10 @@ def _adapted_config(
     before: RunConfig, task: str | Mapping[str, Any], data: str | None
 ) -> RunConfig:
     """Return the configuration of the new run: the settings of the first, and one task."""
+    if not isinstance(task, str | Mapping):
+        raise UserError(
+            f"task: expected its name, or a mapping that says where it is, found {task!r}"
+        )
     entry = task_entry(task)
     values: dict[str, Any] = {
         "name": f"{before.name}-{entry.name.replace('/', '-')}",

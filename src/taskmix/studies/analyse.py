@@ -32,6 +32,7 @@ class Analysis:
 
     Args:
         scores: by task, its dev score.
+        metrics: by task, its dev metrics, whose mean is the score.
         single: by task, its score in a single-task run; empty where there are none.
         difficulty: by task, the difficulty of its data; None for a task that is no classification.
         before: covariance similarities of the tasks' inputs to the conditional alignment, shape
@@ -43,6 +44,7 @@ class Analysis:
     """
 
     scores: Mapping[str, float]
+    metrics: Mapping[str, Mapping[str, float]]
     single: Mapping[str, float]
     difficulty: Mapping[str, Difficulty | None]
     before: Floats | None
@@ -57,8 +59,8 @@ class Analysis:
 
     @property
     def sigma(self) -> float:
-        """The standard deviation of the scores across tasks: Task σ of Table 1."""
-        return task_sigma(self.scores)
+        """The standard deviation of the metrics of all tasks: Task σ of Table 1."""
+        return task_sigma(self.metrics)
 
     @property
     def reached(self) -> list[str]:
@@ -127,13 +129,15 @@ class Analysis:
         return mean_similarities(torch.from_numpy(values)).tolist()
 
 
-def task_sigma(scores: Mapping[str, float]) -> float:
-    """Return the population standard deviation of scores across tasks.
+def task_sigma(metrics: Mapping[str, Mapping[str, float]]) -> float:
+    """Return the population standard deviation of all metrics of all tasks.
 
-    >>> task_sigma({"cola": 0.5, "rte": 0.7})
-    0.09999...
+    As in Table 1 of the paper, a task with two metrics counts twice.
+
+    >>> task_sigma({"cola": {"matthews": 0.5}, "mrpc": {"accuracy": 0.7, "f1": 0.8}})
+    0.1247...
     """
-    return float(np.std(list(scores.values())))
+    return float(np.std([value for of_task in metrics.values() for value in of_task.values()]))
 
 
 def at_or_above(scores: Mapping[str, float], single: Mapping[str, float]) -> list[str]:
@@ -180,6 +184,7 @@ def analyse(
         parameters = count_parameters(model.encoder.model)
     return Analysis(
         {name: scores.score for name, scores in trained.result.tasks.items()},
+        {name: scores.metrics for name, scores in trained.result.tasks.items()},
         single_scores(single, list(trained.tasks)),
         {name: task_difficulty(task) for name, task in trained.tasks.items()},
         before,

@@ -1,5 +1,6 @@
 """Estimate and improve policies from the journals of finished runs."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
@@ -9,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import yaml
 
-from taskmix.config import RunConfig, decided_by, decider_class, options_of, read_yaml
-from taskmix.errors import UserError, unknown
+from taskmix.config import RunConfig, decided_by, decider_class, is_own, options_of, read_yaml
+from taskmix.errors import UserError, unknown, untrusted
 from taskmix.families import FAMILIES
 from taskmix.files import write_whole
 from taskmix.journal import Opening, read_latest
@@ -115,11 +116,16 @@ def logs_of(runs: Sequence[Path], reward: str = "room_left") -> list[Log]:
     return [Log.from_journal(run, REWARDS[reward]) for run in runs]
 
 
-def read_policy(path: Path, run: Path) -> tuple[dict[str, Any], Policy]:
+def read_policy(
+    path: Path, run: Path, *, trust_code: bool = False
+) -> tuple[dict[str, Any], Policy]:
     """Return the content of a policy file, and the policy that it makes in this run."""
     spec = read_yaml(path)
     if "name" not in spec:
         raise UserError(f"{path}: expected the key name, found {', '.join(spec) or 'none'}")
+    name = str(spec["name"])
+    if is_own(name) and not trust_code and name.partition(":")[0] not in sys.modules:
+        raise untrusted(name, str(path))
     return spec, _built(spec, run, str(path))
 
 
@@ -159,10 +165,15 @@ def estimate_runs(
     method: str = "wis",
     pool: str = "own",
     reward: str = "room_left",
+    *,
+    trust_code: bool = False,
 ) -> PolicyEstimate:
-    """Estimate the mean reward of a policy file's policy in these runs."""
+    """Estimate the mean reward of a policy file's policy in these runs.
+
+    Code of the policy's own is imported, also from the working directory, with `trust_code` only.
+    """
     logs = logs_of(runs, reward)
-    spec, built = read_policy(policy, runs[0])
+    spec, built = read_policy(policy, runs[0], trust_code=trust_code)
     result = estimate(logs, built, method, pool=pool)
     return _estimated(spec, mean_shares(logs, built, pool), logs, result)
 
