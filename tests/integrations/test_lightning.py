@@ -1,7 +1,8 @@
 """Lightning."""
 
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import lightning
 import pytest
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 import taskmix
-from resuming import Case, TestResuming, Train, check  # noqa: F401 (it is collected here)
+from resuming import Case, TestResuming, Train, Trained, check  # noqa: F401 (it is collected here)
 from taskmix.errors import UserError
 from taskmix.integrations.lightning import MixtureCallback, MixtureDataModule
 from taskmix.journal import Step, read
@@ -58,95 +59,99 @@ class Net(lightning.LightningModule):
 
 
 class Stop(lightning.Callback):
-    def __init__(self, step: int) -> None:
-        self.step = step
+    def __init__(self, case: Case) -> None:
+        self.case = case
 
     def on_train_batch_end(self, trainer: lightning.Trainer, *_: Any) -> None:
-        trainer.should_stop = trainer.global_step == self.step
+        trainer.should_stop = self.case.ends(trainer.global_step)
 
 
 def fit(
-    folder: Path,
+    case: Case,
     model: Net | None = None,
     *,
-    stop: int = 8,
-    resume: bool = False,
-    accumulate: int = 1,
+    limit: int | None = None,
+    saving: dict[str, Any] | None = None,
     logger: Any = False,
-    workers: int = 0,
+    scorers: Any = None,
     **options: Any,
-) -> tuple[MixtureDataModule, Net]:
+) -> Trained:
     ranks = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
-    kept = ModelCheckpoint(folder, filename="{step}", every_n_train_steps=3, save_top_k=-1)
+    saving = saving or {"every_n_train_steps": 3}
+    kept = ModelCheckpoint(case.folder, filename="{step}", save_top_k=-1, **saving)
     trainer = lightning.Trainer(
         max_steps=8,
+        limit_train_batches=limit,
         accelerator="cpu",
         devices=ranks,
         strategy="ddp_find_unused_parameters_true" if ranks > 1 else "auto",
-        accumulate_grad_batches=accumulate,
-        callbacks=[MixtureCallback(), kept, Stop(stop)],
+        accumulate_grad_batches=case.accumulate,
+        callbacks=[MixtureCallback(scorers), kept, Stop(case)],
         logger=logger,
         log_every_n_steps=1,
         enable_progress_bar=False,
         enable_model_summary=False,
         use_distributed_sampler=False,
-        default_root_dir=folder,
+        default_root_dir=case.folder,
     )
-    policy = options.pop("policy", None) or taskmix.Exp3S(NAMES, eta=0.1)
+    policy = options.pop("policy", None) or case.policy(NAMES)
     module = MixtureDataModule(
         data(),
         policy,
         8,
         seed=3,
-        journal=folder / "journal.jsonl",
-        num_workers=workers,
-        **options,
+        journal=case.journal,
+        num_workers=case.workers,
+        **({"decide": case.decide} | options),
     )
     model = model or Net()
-    trainer.fit(model, module, ckpt_path=folder / "step=3.ckpt" if resume else None)
-    return module, model
-
-
-def training(**options: Any) -> Train:
-    def train(case: Case) -> tuple[Any, nn.Module]:
-        module, model = fit(
-            case.folder,
-            stop=case.stop,
-            resume=case.resume,
-            accumulate=case.accumulate,
-            workers=case.workers,
-            **options,
-        )
-        return module.mixer, model
-
-    return train
+    saved = min(case.folder.glob("step=*.ckpt"), default=None) if case.resume else None
+    trainer.fit(model, module, ckpt_path=saved)
+    assert module.mixer is not None
+    metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+    return Trained(module.mixer, model, metrics)
 
 
 @pytest.fixture
 def host() -> Train:
-    return training()
+    return fit
 
 
-def test_a_resumed_training_with_one_decision_a_batch_does_too(tmp_path: Path) -> None:
-    check(training(decide="batch"), tmp_path, 0, 2)
+@pytest.mark.parametrize("accumulate", [1, 4])
+@pytest.mark.parametrize("decide", ["step", "batch"])
+@pytest.mark.parametrize(
+    "saving",
+    [{"every_n_train_steps": 2}, {"every_n_epochs": 1, "save_on_train_epoch_end": True}],
+    ids=["steps", "epochs"],
+)
+def test_so_it_does_with_epochs_that_end_within_a_step(
+    tmp_path: Path, accumulate: int, decide: Literal["step", "batch"], saving: dict[str, Any]
+) -> None:
+    """Lightning steps at the end of an epoch, after however few batches."""
+    train = partial(fit, limit=6 if accumulate == 4 else 3, saving=saving)
+    check(train, tmp_path, 2, accumulate, decide, kill=True)
 
 
 def steps(folder: Path) -> list[Step]:
     return [each for each in read(folder / "journal.jsonl") if isinstance(each, Step)]
 
 
+def whole(folder: Path, accumulate: int = 1, decide: Literal["step", "batch"] = "step") -> Case:
+    return Case(folder, 0, accumulate, decide, stop=8)
+
+
 def test_a_loss_is_not_divided_by_the_accumulation(tmp_path: Path) -> None:
-    _, model = fit(tmp_path, accumulate=2, decide="batch")
+    _, model, _ = fit(whole(tmp_path, 2, "batch"))
     assert [step.loss for step in steps(tmp_path)] == pytest.approx(model.seen, rel=1e-6)
 
 
 def test_a_gain_is_measured_under_the_same_dropout(tmp_path: Path) -> None:
-    fit(tmp_path, Net(dropout=0.5, lr=0.0), accumulate=2)
+    fit(whole(tmp_path, 2), Net(dropout=0.5, lr=0.0))
     assert [step.gain for step in steps(tmp_path)] == pytest.approx([0.0] * 8, abs=1e-6)
 
 
 def test_losses_and_shares_of_each_set_are_logged(tmp_path: Path) -> None:
-    fit(tmp_path, logger=CSVLogger(tmp_path))
+    fit(whole(tmp_path), logger=CSVLogger(tmp_path))
     logged = next(tmp_path.rglob("metrics.csv")).read_text().splitlines()
     columns = logged[0].split(",")
     assert {"train_loss", "share_a", "share_b", "share_c"} <= set(columns)
@@ -159,7 +164,7 @@ def test_what_is_wrong_is_said_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^sizes: expected one for each task of the policy"):
         MixtureDataModule(data(), taskmix.Random(["a"]), 8, seed=1)
     with pytest.raises(UserError, match=r"^decide: expected step or batch, found 'epoch'$"):
-        fit(tmp_path, decide="epoch")
+        fit(whole(tmp_path), decide="epoch")
     trainer = lightning.Trainer(
         max_steps=1,
         accelerator="cpu",

@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
 import taskmix
-from resuming import Case, TestResuming, Train, on_ranks  # noqa: F401 (it is collected here)
+from resuming import Case, TestResuming, Train, Trained, on_ranks  # noqa: F401 (it is collected here)
 from taskmix.errors import UserError
 from taskmix.mixing import Item, Key, Mixed, Mixer, RandomState, Shard, Tally, collate_by
 
@@ -48,9 +48,9 @@ def loss_of(model: nn.Module, batch: dict[str, Any]) -> Tensor:
 
 
 def mixture(case: Case, ranks: int) -> tuple[Mixed, Mixer]:
-    mixed, policy = Mixed(data()), taskmix.Exp3S(NAMES, eta=0.1)
-    draws = ranks * case.accumulate
-    mixer = Mixer(policy, mixed.sizes, 8, seed=3, batches=draws, journal=case.journal)
+    mixed, policy = Mixed(data()), case.policy(NAMES)
+    batches = ranks * case.accumulate if case.decide == "step" else 1
+    mixer = Mixer(policy, mixed.sizes, 8, seed=3, batches=batches, journal=case.journal)
     return mixed, mixer
 
 
@@ -59,7 +59,7 @@ def again(model: nn.Module, batch: dict[str, Any], state: RandomState) -> Tensor
         return loss_of(model, batch)
 
 
-def torch_loop(case: Case) -> tuple[Mixer, nn.Module]:
+def torch_loop(case: Case) -> Trained:
     ranks, rank = (dist.get_world_size(), dist.get_rank()) if dist.is_initialized() else (1, 0)
     mixed, mixer = mixture(case, ranks)
     net = Net()
@@ -99,14 +99,14 @@ def torch_loop(case: Case) -> tuple[Mixer, nn.Module]:
         if step == 3 and not case.resume and rank == 0:
             saved = {"net": net.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
             torch.save(saved | {"mixer": json.dumps(mixer.state_dict())}, file)
-        if step == case.stop:
+        if case.ends(step):
             break
     if ranks > 1:
         dist.barrier()
-    return mixer, net
+    return Trained(mixer, net, mixer.shares())
 
 
-def accelerate_loop(case: Case) -> tuple[Mixer, nn.Module]:
+def accelerate_loop(case: Case) -> Trained:
     accelerator = accelerate.Accelerator(
         cpu=True,
         gradient_accumulation_steps=case.accumulate,
@@ -148,10 +148,10 @@ def accelerate_loop(case: Case) -> tuple[Mixer, nn.Module]:
         step += 1
         if step == 3 and not case.resume:
             accelerator.save_state(str(folder))
-        if step == case.stop:
+        if case.ends(step):
             break
     accelerator.wait_for_everyone()
-    return mixer, net
+    return Trained(mixer, net, mixer.shares())
 
 
 @pytest.fixture(params=[torch_loop, accelerate_loop])

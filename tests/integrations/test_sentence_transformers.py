@@ -22,7 +22,14 @@ from torch import nn
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
 import taskmix
-from resuming import Case, TestResuming, Train, stop_after  # noqa: F401 (it is collected here)
+from resuming import (  # noqa: F401 (the tests are collected here)
+    Case,
+    TestResuming,
+    Train,
+    Trained,
+    logged,
+    stop_after,
+)
 from taskmix.integrations.sentence_transformers import MixtureSentenceTransformerTrainer
 from taskmix.journal import Step, read
 
@@ -80,13 +87,14 @@ def trainer(folder: Path, encoder: Path, **options: Any) -> MixtureSentenceTrans
         "seed": 3,
     }
     callbacks = options.pop("callbacks", [])
+    policy = options.pop("policy", None) or taskmix.Exp3S(NAMES, eta=0.1)
     own = {name: options.pop(name) for name in {"decide"} & set(options)}
     made = MixtureSentenceTransformerTrainer(
         model,
         SentenceTransformerTrainingArguments(str(folder), **(settings | options)),
         train_dataset=data(),
         loss={"nli": ranking, "sts": cosine, "dup": ranking},
-        policy=taskmix.Exp3S(NAMES, eta=0.1),
+        policy=policy,
         journal=folder / "journal.jsonl",
         callbacks=callbacks,
         **own,
@@ -97,16 +105,18 @@ def trainer(folder: Path, encoder: Path, **options: Any) -> MixtureSentenceTrans
 
 @pytest.fixture
 def host(encoder: Path) -> Train:
-    def train(case: Case) -> tuple[Any, nn.Module]:
+    def train(case: Case) -> Trained:
         made = trainer(
             case.folder,
             encoder,
             gradient_accumulation_steps=case.accumulate,
             dataloader_num_workers=case.workers,
-            callbacks=[stop_after(case.stop)],
+            decide=case.decide,
+            policy=case.policy(NAMES),
+            callbacks=[stop_after(case)],
         )
         made.train(resume_from_checkpoint=case.checkpoint)
-        return made.mixer, made.model
+        return Trained(made.mixer, made.model, logged(made))
 
     return train
 

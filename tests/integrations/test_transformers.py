@@ -1,9 +1,11 @@
 """The Trainer of transformers."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -22,11 +24,13 @@ from resuming import (  # noqa: F401 (the tests are collected here)
     Case,
     TestResuming,
     Train,
+    Trained,
     check,
+    logged,
     stop_after,
 )
 from taskmix.errors import UserError
-from taskmix.integrations.transformers import MixtureMixin, MixtureTrainer
+from taskmix.integrations.transformers import MixtureMixin, MixtureTrainer, _most_frequent
 from taskmix.journal import Step, read
 
 NAMES = ["easy", "hard", "noise"]
@@ -83,6 +87,7 @@ def trainer(
     folder: Path, kind: type[MixtureMixin] = MixtureTrainer, **options: Any
 ) -> MixtureTrainer:
     own = {"decide", "lag", "lengths", "collators", "eval_dataset", "callbacks", "compute_metrics"}
+    own |= {"score"}
     more = {name: options.pop(name) for name in own & set(options)}
     model, sets = (
         options.pop("model", None) or language_model(),
@@ -104,17 +109,17 @@ def trainer(
 
 
 def training(**options: Any) -> Train:
-    def train(case: Case) -> tuple[Any, nn.Module]:
+    def train(case: Case) -> Trained:
         workers = {"dataloader_num_workers": case.workers}
         ahead = {"dataloader_prefetch_factor": 2} if case.workers else {}
         made = trainer(
             case.folder,
             gradient_accumulation_steps=case.accumulate,
-            callbacks=[stop_after(case.stop)],
-            **(workers | ahead | options),
+            callbacks=[stop_after(case)],
+            **({"decide": case.decide, "policy": case.policy(NAMES)} | workers | ahead | options),
         )
         made.train(resume_from_checkpoint=case.checkpoint)
-        return made.mixer, made.model
+        return Trained(made.mixer, made.model, logged(made))
 
     return train
 
@@ -127,7 +132,6 @@ def host() -> Train:
 @pytest.mark.parametrize(
     "options",
     [
-        {"decide": "batch"},
         {"lag": 4},
         {"ignore_data_skip": True},
         {"restore_callback_states_from_checkpoint": True},
@@ -363,6 +367,59 @@ def test_a_checkpoint_from_before_the_mixture_can_be_gone_on_from(tmp_path: Path
     assert [step.step for step in steps(tmp_path)] == [1, 2, 3, 4, 5]
 
 
+def first_token(prediction: Any) -> dict[str, float]:
+    """Return how often the second token is predicted from the first."""
+    predicted = prediction.predictions[:, 0].argmax(-1)
+    return {"accuracy": float((predicted == prediction.label_ids[:, 1]).mean())}
+
+
+def test_policies_learn_from_the_scores_of_eval_sets(tmp_path: Path) -> None:
+    made = trainer(
+        tmp_path,
+        policy=taskmix.Thompson(NAMES, primary="hard", batches=1),
+        eval_dataset=data(),
+        compute_metrics=first_token,
+        score="accuracy",
+    )
+    made.train()
+    scores = [step.score for step in steps(tmp_path)]
+    assert None not in scores
+    assert scores[-1] == made.evaluate()["eval_hard_accuracy"]
+    most = max(Counter(row["input_ids"][1] for row in data()["hard"]).values())
+    hard = made._score("accuracy", "hard", None)
+    assert hard.score == scores[-1]
+    assert 0 < hard.baseline <= most / len(data()["hard"])
+
+
+def test_measuring_scores_changes_nothing_in_the_training(tmp_path: Path) -> None:
+    class Scored(taskmix.Random):
+        needs = frozenset({taskmix.Skill(examples=10)})
+
+    trained = []
+    for kind in (taskmix.Random, Scored):
+        made = trainer(
+            tmp_path / kind.__name__,
+            policy=kind(NAMES),
+            eval_dataset=data(),
+            compute_metrics=first_token,
+            score="accuracy",
+        )
+        made.train()
+        trained.append((made.model, logged(made)))
+    assert trained[0][1] == trained[1][1]
+    for ours, theirs in zip(*(model.parameters() for model, _ in trained), strict=True):
+        assert torch.equal(ours, theirs)
+    assert all(step.skill is not None for step in steps(tmp_path / "Scored"))
+
+
+def test_the_most_frequent_label_is_predicted_in_the_shape_of_the_predictions() -> None:
+    labels = np.array([[2, -100], [2, 1]])
+    assert _most_frequent(np.zeros((2, 2, 3)), labels).argmax(-1).tolist() == [[2, 2], [2, 2]]
+    assert _most_frequent(np.zeros((2, 2), dtype=np.int64), labels).tolist() == [[2, 2], [2, 2]]
+    assert _most_frequent(np.zeros((2, 1)), np.array([0.5, 1.5])) is None
+    assert _most_frequent((np.zeros(2), np.zeros(2)), labels) is None
+
+
 def test_the_state_of_a_checkpoint_is_json(tmp_path: Path) -> None:
     trainer(tmp_path).train()
     state = json.loads((tmp_path / "checkpoint-3" / "trainer_state.json").read_text())
@@ -385,6 +442,8 @@ def test_what_is_wrong_is_said_in_a_sentence(tmp_path: Path) -> None:
         trainer(tmp_path, auto_find_batch_size=True)
     with pytest.raises(UserError, match=r"^accelerator_config, split_batches: expected False with"):
         trainer(tmp_path, accelerator_config={"split_batches": True})
+    with pytest.raises(UserError, match=r"^score: expected eval sets by name and compute_metrics"):
+        trainer(tmp_path, score="accuracy")
     points = {name: [{"x": 1}] for name in NAMES}
     with pytest.raises(UserError, match=r"^train_dataset, easy: expected a column length or input"):
         trainer(tmp_path, sets=points, train_sampling_strategy="group_by_length")

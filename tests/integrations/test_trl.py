@@ -9,12 +9,20 @@ import torch
 import transformers
 from datasets import Dataset
 from tokenizers import Tokenizer, models, pre_tokenizers
-from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-from trl import SFTConfig
+from trl import DPOTrainer, SFTConfig
 
 import taskmix
-from resuming import Case, TestResuming, Train, stop_after  # noqa: F401 (it is collected here)
+from resuming import (  # noqa: F401 (the tests are collected here)
+    Case,
+    TestResuming,
+    Train,
+    Trained,
+    logged,
+    stop_after,
+)
+from taskmix.errors import UserError
+from taskmix.integrations.transformers import MixtureMixin
 from taskmix.integrations.trl import MixtureSFTTrainer
 from taskmix.journal import Step, read
 
@@ -67,6 +75,7 @@ def trainer(folder: Path, **options: Any) -> MixtureSFTTrainer:
     }
     callbacks = options.pop("callbacks", [])
     policy = options.pop("policy", None) or taskmix.Exp3S(list(SIZES), eta=0.1)
+    own = {name: options.pop(name) for name in {"decide"} & set(options)}
     made = MixtureSFTTrainer(
         model,
         SFTConfig(str(folder), **(settings | options)),
@@ -75,6 +84,7 @@ def trainer(folder: Path, **options: Any) -> MixtureSFTTrainer:
         policy=policy,
         journal=folder / "journal.jsonl",
         callbacks=callbacks,
+        **own,
     )
     made.remove_callback(transformers.PrinterCallback)
     return made
@@ -82,16 +92,18 @@ def trainer(folder: Path, **options: Any) -> MixtureSFTTrainer:
 
 @pytest.fixture
 def host() -> Train:
-    def train(case: Case) -> tuple[Any, nn.Module]:
+    def train(case: Case) -> Trained:
         made = trainer(
             case.folder,
             gradient_accumulation_steps=case.accumulate,
             dataloader_num_workers=case.workers,
             packing=case.workers > 0,
-            callbacks=[stop_after(case.stop)],
+            decide=case.decide,
+            policy=case.policy(list(SIZES)),
+            callbacks=[stop_after(case)],
         )
         made.train(resume_from_checkpoint=case.checkpoint)
-        return made.mixer, made.model
+        return Trained(made.mixer, made.model, logged(made))
 
     return train
 
@@ -123,3 +135,11 @@ def test_measuring_gains_changes_nothing_in_the_logs(tmp_path: Path) -> None:
     assert {"mean_token_accuracy", "loss_math", "share_chat"} <= set(logs[0][-1])
     steps = [each for each in read(tmp_path / "Curious/journal.jsonl") if isinstance(each, Step)]
     assert all(step.gain is not None for step in steps)
+
+
+def test_a_trainer_of_trl_that_prepares_its_data_itself_is_refused() -> None:
+    class Preferences(MixtureMixin, DPOTrainer):
+        pass
+
+    with pytest.raises(UserError, match=r"^MixtureMixin: expected .*, found TRL's DPOTrainer, "):
+        Preferences(train_dataset={"chat": []}, policy=taskmix.Random(["chat"]))

@@ -67,6 +67,6 @@ def test_policies_that_need_dear_signals_are_refused_in_hosts(
     with pytest.raises(UserError) as caught:
         Tally(Mixer(policy, {"a": 4, "b": 4}, 2, seed=1))
     assert str(caught.value) == (
-        f"policy {policy.name}: expected one that learns from losses or gains, found one that "
-        f"needs {signal}, which is not measured here"
+        f"policy {policy.name}: expected one that learns from what is measured here, found one "
+        f"that needs {signal}"
     )

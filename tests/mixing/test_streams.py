@@ -49,6 +49,15 @@ def with_a_buffer() -> dict[str, object]:
     }
 
 
+def stateful_loaders() -> dict[str, object]:
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    return {
+        name: StatefulDataLoader(Numbers(size), batch_size=4, num_workers=2)
+        for name, size in SIZES.items()
+    }
+
+
 SIZES = {"a": 20, "b": 50, "c": 30}
 
 
@@ -61,7 +70,8 @@ def train(streams: Streams, draws: int) -> list[str]:
     return seen
 
 
-@pytest.mark.parametrize("loaders", [plain, stateful, with_a_buffer])
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
+@pytest.mark.parametrize("loaders", [plain, stateful, with_a_buffer, stateful_loaders])
 def test_resumed_streams_go_on_as_if_nothing_had_happened(
     loaders: Callable[[], dict[str, object]], tmp_path: Path
 ) -> None:
@@ -79,6 +89,21 @@ def test_resumed_streams_go_on_as_if_nothing_had_happened(
     assert before + train(second, 29) == whole
     journals = [(tmp_path / f / "journal.jsonl").read_bytes() for f in ("whole", "parts")]
     assert journals[0] == journals[1]
+
+
+def test_a_loader_that_cannot_go_on_is_said_in_a_sentence() -> None:
+    class Forgetful(list[list[int]]):
+        def state_dict(self) -> dict[str, int]:
+            return {"place": 1}
+
+        def load_state_dict(self, state: dict[str, int]) -> None:
+            raise ValueError("last_yielded_worker_id does not match")
+
+    streams = Streams(taskmix.Random(["a"]), {"a": Forgetful([[1], [2]])}, seed=1)
+    train(streams, 1)
+    other = Streams(taskmix.Random(["a"]), {"a": Forgetful([[1], [2]])}, seed=1)
+    with pytest.raises(UserError, match=r"^loaders, a: expected a loader that .* does not match; "):
+        other.load_state_dict(streams.state_dict())
 
 
 def test_a_stream_that_ends_begins_again_in_a_new_order() -> None:

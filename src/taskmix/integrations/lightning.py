@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from taskmix.errors import UserError
-from taskmix.mixing import Mixed, Mixer, RandomState, Shard, Tally, collate_by
+from taskmix.mixing import Mixed, Mixer, RandomState, Scorer, Shard, Tally, collate_by
 from taskmix.mixing.mixed import Collator
 from taskmix.policies import Policy
 from taskmix.rng import seed_for
@@ -113,16 +113,29 @@ class MixtureCallback(lightning.Callback):
 
     Lightning does not save the state of torch's generator, so dropout is seeded by the draw: a
     resumed training has the same masks as one that was not interrupted.
+
+    Args:
+        scorers: see `taskmix.mixing.Tally`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, scorers: Mapping[str, Scorer] | None = None) -> None:
+        self._scorers = scorers
         self._tally: Tally | None = None
         self._state = RandomState()
+        self._steps = 0  # of the optimiser whose draws are settled
+        self._losses: dict[str, float] = {}  # the latest one of each set
+
+    def setup(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str
+    ) -> None:
+        if stage == "fit":  # before Lightning loads the mixer's state
+            self._tally = Tally(_mixer_of(trainer), self._scorers)
 
     def on_train_start(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
     ) -> None:
-        self._tally = Tally(_mixer_of(trainer))
+        self._steps = trainer.global_step
+        _leave_finished_epoch(trainer)
 
     def on_train_batch_start(
         self,
@@ -151,11 +164,30 @@ class MixtureCallback(lightning.Callback):
         if self._tally.wants_gain(batch["draw"]):
             again = partial(_loss_again, pl_module, batch, batch_idx, self._state)
         self._tally.add(batch["draw"], loss, _rows(batch), again=again)
-        if (batch_idx + 1) % accumulated == 0:
-            values = {f"loss_{draw.task}": draw.loss for draw in self._tally.settle()}
+        # The last batches of an epoch may be fewer than those of other steps.
+        if trainer.global_step > self._steps:
+            self._steps = trainer.global_step
+            self._losses |= {draw.task: draw.loss for draw in self._tally.settle()}
+            values = {f"loss_{task}": loss for task, loss in self._losses.items()}
             shares = _mixer_of(trainer).shares()
             values |= {f"share_{task}": share for task, share in shares.items()}
             pl_module.log_dict(values, on_step=True, on_epoch=False, batch_size=1)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"losses": self._losses}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._losses = dict(state["losses"])
+
+
+def _leave_finished_epoch(trainer: lightning.Trainer) -> None:
+    """Begin the next epoch if the checkpoint was written at the end of one."""
+    # With max_steps, Lightning 2.6 would train one more batch in the epoch that is over.
+    loop = trainer.fit_loop
+    if loop.restarted_on_epoch_end:
+        loop.epoch_progress.increment_completed()
+        loop.epoch_loop.restarting = False
+        loop.on_iteration_done()
 
 
 def _mixer_of(trainer: lightning.Trainer) -> Mixer:

@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import datasets
+import numpy as np
 import torch
 import transformers
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Subset
 from transformers.trainer_callback import ExportableState
-from transformers.trainer_utils import seed_worker
+from transformers.trainer_utils import EvalLoopOutput, EvalPrediction, seed_worker
 
-from taskmix.errors import UserError
-from taskmix.mixing import Mixed, Mixer, RandomState, Tally, collate_by
+from taskmix.errors import UserError, unknown
+from taskmix.mixing import EvalScore, Mixed, Mixer, RandomState, Scorer, Tally, collate_by
 from taskmix.mixing.decisions import check_names
 from taskmix.mixing.mixed import Collator
 from taskmix.policies import Policy
@@ -72,6 +73,9 @@ class MixtureMixin(_Base):
             taken from the data if `train_sampling_strategy` is "group_by_length".
         journal: a new file to write every draw to; None for no journal.
         lag: see `taskmix.mixing.Mixer`.
+        score: for policies that learn from dev scores, such as `Worth` and `Thompson`: the name of
+            a metric of `compute_metrics`, which is measured on the eval set of the same name as the
+            training set; or scorers by set, see `taskmix.mixing.Tally`.
         args, kwargs: those of the Trainer.
     """
 
@@ -85,6 +89,7 @@ class MixtureMixin(_Base):
         lengths: Mapping[str, ArrayLike] | None = None,
         journal: Path | str | None = None,
         lag: int | None = None,
+        score: str | Mapping[str, Scorer] | None = None,
         **kwargs: Any,
     ) -> None:
         _check(policy, train_dataset, decide, kwargs.get("eval_dataset"))
@@ -101,7 +106,7 @@ class MixtureMixin(_Base):
         self.mixer = self._mixer(
             policy, journal=journal, lag=lag, batches=per_step if decide == "step" else 1
         )
-        self._tally = Tally(self.mixer)
+        self._tally = Tally(self.mixer, self._scorers(score))
         self.add_callback(type("MixtureCallback", (MixtureCallback,), {"trainer": self})())
 
     def _check_args(self) -> None:
@@ -113,6 +118,13 @@ class MixtureMixin(_Base):
 
     def _stand_in(self, train_dataset: Mapping[str, Any]) -> Any:
         """Return the training set that is passed to the Trainer's `__init__`."""
+        for base in type(self).__mro__:
+            if base.__module__.startswith("trl."):
+                raise UserError(
+                    f"MixtureMixin: expected a Trainer that takes its training set as it is, found "
+                    f"TRL's {base.__name__}, which prepares it; of TRL's trainers those with a "
+                    "class in taskmix.integrations can mix"
+                )
         return Mixed(train_dataset)
 
     def _prepared(self, train_dataset: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,6 +142,43 @@ class MixtureMixin(_Base):
             return self._user_lengths
         column = self.args.length_column_name
         return {name: _lengths_of(name, rows, column) for name, rows in self.training_sets.items()}
+
+    def _scorers(self, score: str | Mapping[str, Scorer] | None) -> Mapping[str, Scorer]:
+        if not isinstance(score, str):
+            return score or {}
+        sets = self.eval_dataset
+        if self.compute_metrics is None or not isinstance(sets, Mapping):
+            raise UserError(
+                f"score: expected eval sets by name and compute_metrics for {score}, found none"
+            )
+        return {
+            name: partial(self._score, score, name)
+            for name in self.mixer.policy.tasks
+            if name in sets
+        }
+
+    def _score(self, metric: str, name: str, examples: int | None) -> EvalScore:
+        """Evaluate a set; no log, callback or random number of the training shows it."""
+        rows: Any = self.eval_dataset[name]  # type: ignore[index] # a mapping, as was checked
+        if examples is not None and examples < len(rows):
+            places = np.linspace(0, len(rows) - 1, examples).astype(int).tolist()
+            rows = rows.select(places) if hasattr(rows, "select") else Subset(rows, places)
+        loader = self._get_dataloader(rows, "Evaluation", self.args.eval_batch_size)
+        with RandomState().again():
+            output = self.evaluation_loop(loader, name, prediction_loss_only=False)
+        metrics = output.metrics or {}
+        if f"eval_{metric}" not in metrics:
+            found = [key.removeprefix("eval_") for key in metrics]
+            raise unknown("metric", metric, found, f"score, {name}")
+        return EvalScore(metrics[f"eval_{metric}"], self._baseline(metric, output))
+
+    def _baseline(self, metric: str, output: EvalLoopOutput) -> float:
+        """Return the score of the most frequent label; 0 for other predictions than of classes."""
+        labels: Any = output.label_ids
+        constant = _most_frequent(output.predictions, labels)
+        if constant is None or self.compute_metrics is None:
+            return 0.0
+        return float(self.compute_metrics(EvalPrediction(constant, labels))[metric])
 
     def set_initial_training_values(self, args: Any, dataloader: DataLoader[Any]) -> Any:
         """Define an epoch of the infinite mixture as the number of examples in all sets."""
@@ -335,6 +384,22 @@ def _lengths_of(name: str, dataset: Any, column: str) -> ArrayLike:
             f"train_dataset, {name}: expected a column {column} or input_ids to group by length, "
             "found none; pass lengths"
         ) from None
+
+
+def _most_frequent(predictions: Any, labels: Any) -> Any | None:
+    """Return predictions that are always the most frequent label, in place of others."""
+    if not all(isinstance(array, np.ndarray) for array in (predictions, labels)):
+        return None
+    if labels.dtype.kind not in "iu" or (counted := labels[labels >= 0]).size == 0:
+        return None
+    label = np.bincount(counted).argmax()
+    if predictions.shape == labels.shape:
+        return np.full_like(predictions, label)
+    if predictions.shape[:-1] != labels.shape or label >= predictions.shape[-1]:
+        return None
+    constant = np.zeros_like(predictions)
+    constant[..., label] = 1
+    return constant
 
 
 def _rows(inputs: Mapping[str, Any]) -> int:

@@ -1,6 +1,7 @@
 """TRL's SFTTrainer with data sets that are mixed by a policy."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
@@ -9,7 +10,7 @@ from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
 from taskmix.integrations.transformers import MixtureMixin
-from taskmix.mixing import RandomState
+from taskmix.mixing import EvalScore, RandomState
 
 __all__ = ["MixtureSFTMixin", "MixtureSFTTrainer"]
 
@@ -46,12 +47,32 @@ class MixtureSFTMixin(MixtureMixin):
             )
         return prepared
 
+    def mixture_state(self) -> dict[str, Any]:
+        # SFTTrainer itself loses them when it resumes.
+        train = {name: list(values) for name, values in self._metrics["train"].items()}
+        counted = {"tokens": self._total_train_tokens, "metrics": train}
+        return super().mixture_state() | counted
+
+    def load_mixture_state(self, state: Mapping[str, Any]) -> None:
+        super().load_mixture_state(state)
+        if "tokens" in state:  # version 0.1 did not save them
+            self._total_train_tokens = state["tokens"]
+            self._metrics["train"].update(state["metrics"])
+
     def _loss_again(self, inputs: dict[str, Any], task: str, state: RandomState) -> Tensor:
-        # SFTTrainer counts tokens and metrics at every computation of a loss.
+        with self._uncounted():
+            return super()._loss_again(inputs, task, state)
+
+    def _score(self, metric: str, name: str, examples: int | None) -> EvalScore:
+        with self._uncounted():
+            return super()._score(metric, name, examples)
+
+    @contextmanager
+    def _uncounted(self) -> Iterator[None]:
+        """Keep tokens and metrics, which SFTTrainer counts at every computation of a loss."""
         metrics, tokens = deepcopy(self._metrics), self._total_train_tokens
-        loss = super()._loss_again(inputs, task, state)
+        yield
         self._metrics, self._total_train_tokens = metrics, tokens
-        return loss
 
 
 class MixtureSFTTrainer(MixtureSFTMixin, SFTTrainer):

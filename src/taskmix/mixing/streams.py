@@ -97,6 +97,12 @@ class _LoaderCursor(Cursor[Any]):
         super().load_state_dict({"place": state.get("taken"), **state})
         if state["loader"] is None:
             return
-        self._loader.load_state_dict(state["loader"])  # type: ignore[attr-defined]
-        # A loader with a state continues at its place as soon as it is iterated.
-        self._open = self._epoch, self._place, self._begin(self._epoch)
+        try:
+            self._loader.load_state_dict(state["loader"])  # type: ignore[attr-defined]
+            # A loader with a state continues at its place as soon as it is iterated.
+            self._open = self._epoch, self._place, self._begin(self._epoch)
+        except (ValueError, KeyError, TypeError, AssertionError) as error:
+            raise UserError(
+                f"{self.where}: expected a loader that goes on from its state, found one that "
+                f"does not: {error}; with num_workers=0 it has no state of workers"
+            ) from None

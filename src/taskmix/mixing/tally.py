@@ -1,17 +1,37 @@
 """From the losses of micro-batches, on one rank or several, to the outcome of a draw."""
 
+import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from taskmix.errors import UserError
+from taskmix.errors import unknown
 from taskmix.mixing.decisions import Decisions
-from taskmix.policies import Gain, Loss
+from taskmix.policies import DevScore, Gain, Loss, Signal, Skill
+
+log = logging.getLogger(__name__)
+
+
+class EvalScore(NamedTuple):
+    """The score of the current model on the dev examples of one task.
+
+    Args:
+        score: from 0 to 1; higher is better.
+        baseline: the score of a model that always predicts the most frequent label; see `Skill`.
+    """
+
+    score: float
+    baseline: float = 0.0
+
+
+Scorer = Callable[[int | None], EvalScore]
+"""From the number of dev examples, the same ones every time, or None for all, to their score."""
 
 
 @dataclass(frozen=True)
@@ -39,20 +59,36 @@ class Tally:
     them, so it is the same on every rank, and all ranks make the same draws. Losses stay on their
     device until `settle`.
 
+    A policy whose signals are not measured here is refused, except for `Worth`: without scores it
+    goes on as with `learned=0`, and a warning says so. So make the tally before a state is loaded.
+
     Args:
-        decisions: the mixer or the streams of this rank; the policy learns from losses or gains.
+        decisions: the mixer or the streams of this rank.
+        scorers: by task, a function that scores the current model, for policies that learn from
+            scores. Every rank calls it; the score is the mean over the ranks.
     """
 
-    def __init__(self, decisions: Decisions) -> None:
-        policy = decisions.policy
-        unmeasured = [type(signal).__name__ for signal in policy.needs - {Gain(), Loss()}]
-        if unmeasured:
-            raise UserError(
-                f"policy {policy.name}: expected one that learns from losses or gains, found one "
-                f"that needs {', '.join(unmeasured)}, which is not measured here"
-            )
+    def __init__(self, decisions: Decisions, scorers: Mapping[str, Scorer] | None = None) -> None:
         self._decisions = decisions
+        self._scorers = dict(scorers or {})
         self._measured: list[_Measured] = []
+        policy = decisions.policy
+        for task in self._scorers:
+            if task not in policy.tasks:
+                raise unknown("task", task, policy.tasks, "scorers")
+        unmeasured = [signal for signal in policy.needs if not self._measures(signal)]
+        if unmeasured:
+            policy.forgo(unmeasured)
+            names = ", ".join(type(signal).__name__ for signal in unmeasured)
+            log.warning("policy %s: goes on without %s, not measured here", policy.name, names)
+
+    def _measures(self, signal: Signal) -> bool:
+        match signal:
+            case Skill():
+                return self._scorers.keys() == set(self._decisions.policy.tasks)
+            case DevScore(task=task):
+                return task in self._scorers
+        return isinstance(signal, Gain | Loss)
 
     def add(
         self,
@@ -104,8 +140,26 @@ class Tally:
     ) -> Settled:
         task = self._decisions.opened(number).task
         mean, mean_gain = (loss / weight, gain / weight) if weight else (math.nan, None)
-        self._decisions.settle(number, loss=mean, gain=mean_gain, examples=int(examples))
+        scores = self._scores(number, task)
+        self._decisions.settle(number, loss=mean, gain=mean_gain, examples=int(examples), **scores)
         return Settled(task, mean, int(examples))
+
+    def _scores(self, number: int, task: str) -> dict[str, Any]:
+        scores = {}
+        for signal in self._decisions.due(number):
+            if isinstance(signal, DevScore):
+                scores["score"] = self._evaluate(signal.task, signal.examples).score
+            elif isinstance(signal, Skill):
+                score, baseline = self._evaluate(task, signal.examples)
+                if baseline < 1:
+                    scores["skill"] = (score - baseline) / (1 - baseline)
+        return scores
+
+    def _evaluate(self, task: str, examples: int | None) -> EvalScore:
+        with torch.no_grad():
+            of_rank = torch.tensor(self._scorers[task](examples), dtype=torch.float64)
+        ranks = _of_all_ranks([of_rank])
+        return EvalScore(*(sum(values) / len(ranks) for values in zip(*ranks, strict=True)))
 
 
 def _double(value: Tensor | float) -> Tensor:

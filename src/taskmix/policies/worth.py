@@ -1,7 +1,7 @@
 """Worth: prefers the target tasks that are still improving."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -58,7 +58,8 @@ class Worth(Aimed):
         steps: the number of draws in the budget, which determines the end of a task's first epoch;
             None if no task is repeated.
         watch: the fraction of the draws that uses the shares of `Aimed`.
-        learned: the skill from which the share of a slowed task decreases; 0 measures no skill.
+        learned: the skill from which the share of a slowed task decreases; 0 measures no skill, as
+            in a training loop that evaluates nothing.
         examples: the number of dev examples for the skill; all if None.
 
     >>> from taskmix.rng import stream
@@ -126,6 +127,10 @@ class Worth(Aimed):
             self._lines.seen[k] < _REMEASURE_AFTER * self._measured[k]
         )
         return self.needs if slowed and not known else frozenset()
+
+    def forgo(self, signals: Collection[Signal]) -> None:
+        self._learned, self.needs = 0.0, frozenset()
+        self._share()
 
     def tell(self, outcome: Outcome) -> None:
         draw, loss = outcome.draw, bounded(outcome.loss, LARGEST_LOSS)
