@@ -1,6 +1,8 @@
 """The command line: what each command prints, and what bad input gets."""
 
 import json
+import logging
+import re
 import signal
 import subprocess
 import sys
@@ -15,12 +17,21 @@ from rich.console import Console
 
 from taskmix.cli import app
 from taskmix.cli.base import command
-from taskmix.cli.terminal import Bars, Lines, evaluation_words, live, print_tables
+from taskmix.cli.terminal import (
+    Bars,
+    Lines,
+    Study,
+    evaluation_words,
+    live,
+    print_tables,
+    showing,
+)
 from taskmix.config import Objective, RunConfig
 from taskmix.journal import Step
 from taskmix.records import UnitRecord
 from taskmix.tables import Column, Table
 from taskmix.training.folder import Scores
+from taskmix.training.stopping import listening
 
 SMALL = {
     "encoder": "small",
@@ -80,8 +91,8 @@ def test_a_run_prints_its_progress_its_scores_and_where_it_is(
 ) -> None:
     said = taskmix("run", project, "--out", tmp_path / "run")
     assert said.code == 0, said.err
-    assert said.err == ""
-    lines = said.out.splitlines()
+    lines = said.err.splitlines()
+    assert not any(line.startswith("small:") for line in said.out.splitlines())
     assert any(line.startswith("small: step 3/6  loss") and "mood" in line for line in lines)
     assert any(line.startswith("small: step 6/6  dev ") for line in lines)
     assert "accuracy" in said.out
@@ -194,7 +205,7 @@ def test_a_comparison_runs_each_policy_once(
     policies = ("--policies", "random, {name: temperature, temperature: 2}")
     said = taskmix(*words, *policies)
     assert said.code == 0, said.err
-    assert "temperature 2, seed 2: step 6/6" in said.out
+    assert "run 4 of 4: temperature 2, seed 2: step 6/6" in said.err
     assert f"Report: {tmp_path / 'study' / 'report.html'}" in said.out
     files = sorted((tmp_path / "study").rglob("scores.json"))
     assert len(files) == 4
@@ -203,14 +214,7 @@ def test_a_comparison_runs_each_policy_once(
     again = taskmix(*words, *policies, "-q")
     assert again.code == 0
     assert "seed 2" not in again.out
-    assert (
-        again.out.splitlines()[:6]
-        == [
-            line
-            for line in said.out.splitlines()
-            if not line.startswith(("random,", "temperature 2,"))
-        ][:6]
-    )
+    assert (again.out, again.err) == (said.out, "")
     assert [file.stat().st_mtime_ns for file in files] == before
 
     other = taskmix(*words, *policies, "--set", "budget.steps=7")
@@ -224,7 +228,7 @@ def test_a_comparison_at_equal_compute_tells_differences_to_its_baseline(
     policies = ("--policies", "{name: exp3s, as: learned}, random", "--baseline", "random")
     said = taskmix(*words, *policies, "--seeds", "1,2")
     assert said.code == 0, said.err
-    assert "learned, seed 2: step 4 (100% of the budget)" in said.out  # 4 x 3 passes for 6 x 2
+    assert "learned, seed 2: step 4 (100% of the budget)" in said.err  # 4 x 3 passes for 6 x 2
     for word in ("examples forward", "above random", "p is of a paired t-test."):
         assert word in said.out
     assert (tmp_path / "study" / "learned" / "seed-1" / "scores.json").exists()
@@ -305,9 +309,10 @@ def test_a_new_command_is_one_function(taskmix: Taskmix, monkeypatch: pytest.Mon
 
 
 def refused(said: Said, *words: str) -> None:
-    """One sentence on the error stream, exit code 2, no traceback."""
+    """One sentence on the error stream, below the progress; exit code 2, no traceback."""
     assert said.code == 2, said
-    [line] = said.err.splitlines()
+    *progress, line = said.err.splitlines()
+    assert all(": reading " in before for before in progress)
     assert line.startswith("taskmix: ")
     for word in words:
         assert word in line, line
@@ -476,13 +481,23 @@ def test_a_stopped_run_says_how_to_go_on(
         said = taskmix("run", project, "--out", tmp_path / "run")
     assert said.code == code
     folder = tmp_path / "run"
-    assert said.err == (
-        "taskmix: stopped behind step 4 of 6, with a checkpoint; "
+    assert said.err.endswith(
+        "\ntaskmix: stopped behind step 4 of 6, with a checkpoint; "
         f"go on by `taskmix resume {folder}`\n"
     )
     assert (folder / "checkpoints/step-4").exists()
     assert taskmix("run", project, "--out", folder, "-q").code == 2
     assert taskmix("run", project, "--out", folder, "-q", "--resume").code == 0
+
+
+def test_a_signal_is_acknowledged_at_once(capfd: pytest.CaptureFixture[str]) -> None:
+    with listening() as stop:
+        signal.raise_signal(signal.SIGINT)
+        assert capfd.readouterr().err == "\ntaskmix: stopping after this step ...\n"
+        assert stop.by == signal.SIGINT
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("moment", ["advanced", "evaluated"])
@@ -602,32 +617,65 @@ def test_files_of_the_working_directory_do_not_stand_for_pythons_own(tmp_path: P
     assert "digits/left" in done.stdout
 
 
-def test_a_terminal_gets_a_bar_with_shares_loss_and_speed() -> None:
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+def test_a_terminal_of_any_width_shows_bar_step_and_time_left(width: int) -> None:
     screen = StringIO()
-    console = Console(file=screen, force_terminal=True, width=160)
+    console = Console(file=screen, force_terminal=True, width=width)
     with live(console) as progress:
-        bars = Bars(progress, "a [run]", of_steps(20))
-        bars.reading("mood", "train", 2048)
-        progress.refresh()
-        bars.working("round 1: batch 7")
-        progress.refresh()
-        for step in range(1, 21):
-            task = "mood" if step % 4 else "size"
-            bars.advanced(Step(step, task, 0.5, loss=0.5, tokens=100))
-            bars.spent(step / 20)
-        bars.evaluated(20, {}, 0.625, best=True)
-        progress.refresh()
-    shown = screen.getvalue()
-    for word in (
-        "a [run]",
-        "reading mood train: 2,048 rows",
-        "batch 7",
-        "20/20",
-        "dev 62.5 (best)",
-    ):
-        assert word in shown
-    for word in ("loss 0.500", "tokens/s", "mood 75%, size 25%"):
-        assert word in shown
+        study = Study(runs=9)
+        for title in ("first", "a [run] with a very long name, seed 3"):
+            bars = Bars(progress, title, of_steps(20), study)
+            bars.reading("mood", "train", 2048)
+            progress.refresh()
+            for step in range(1, 21):
+                task = "mood" if step % 4 else "size"
+                bars.advanced(Step(step, task, 0.5, loss=0.5, tokens=100))
+                bars.spent(step / 20)
+                progress.refresh()
+            bars.evaluated(20, {}, 0.625, best=True)
+    lines = plain(screen.getvalue()).splitlines()
+    assert max(map(len, lines)) <= width
+    last = [line for line in lines if "20/20" in line][-1]
+    assert "run 2 o" in last
+    assert "\N{BOX DRAWINGS HEAVY HORIZONTAL}" in last
+    assert re.search(r"0:00:00 all \d:\d\d:\d\d", last)
+    assert " ".join(" ".join(lines).split()).count("dev 62.5 (best)") == 2
+    if width == 160:
+        assert "loss 0.500" in last
+        assert any("reading mood train: 2,048 rows" in line for line in lines)
+
+
+def plain(text: str) -> str:
+    """What a terminal shows of control sequences, a line for each state of the bar."""
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text).replace("\r", "\n")
+
+
+def test_a_study_knows_the_time_left_for_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 10.0, 30.0, 30.0])
+    monkeypatch.setattr("taskmix.cli.terminal.time.perf_counter", lambda: next(clock))
+    study = Study(runs=3)
+    assert study.begin("finished before") == "run 1 of 3: finished before"
+    assert study.left() == ""
+    study.begin("second")
+    for part in (0.25, 0.5):
+        study.spent(part)
+    assert study.left() == "all 0:00:30"  # half a run in 10 seconds; one and a half are left
+    study.spent(1.0)
+    study.begin("third")
+    assert study.left() == "all 0:00:30"
+    assert Study().begin("alone") == "alone"
+
+
+def test_a_warning_is_printed_once_a_study_and_never_in_quiet(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    log = logging.getLogger("taskmix.training.prepare")
+    for quiet, printed in ((False, "taskmix: cut 3 rows\n"), (True, "")):
+        with showing(quiet):
+            for _ in range(5):
+                log.warning("cut %d rows", 3)
+        said = capsys.readouterr()
+        assert (said.out, said.err) == ("", printed)
 
 
 def test_a_pipe_gets_about_ten_lines_a_run() -> None:

@@ -1,5 +1,6 @@
 """Commands that plan, train and resume a run."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -7,6 +8,7 @@ import typer
 
 from taskmix.cli.base import DataOption, QuietOption, RunFile, RunFolder, Sets, command
 from taskmix.cli.terminal import out, print_report, print_tables, showing
+from taskmix.tables import duration
 from taskmix.training.launch import launched
 
 if TYPE_CHECKING:
@@ -105,20 +107,23 @@ def print_result(result: "Finished", folder: Path, quiet: bool) -> None:
     """Print the scores of a finished run, and write its report."""
     if launched().rank:
         return
-    if quiet:
-        out.print(f"{100 * result.score:.2f}")
-        return
     from taskmix.report.page import write_run_report
-    from taskmix.report.run_body import run_table
+    from taskmix.report.run_body import run_table, run_verdict
     from taskmix.report.run_data import read_run
+    from taskmix.studies.compare import unit_of
+    from taskmix.studies.paired import LOSSES
     from taskmix.training.folder import config_of
 
-    print_tables([run_table(read_run(folder))])
-    config = config_of(folder)
-    unit = config.family.unit.removesuffix("s")
-    target = config.decider.get("target") if config.objective is None else None
-    why = f", for its score of the target {target}" if target in result.tasks else ""
-    out.print(
-        f"The model of {unit} {result.step} is kept{why}. Run folder: {folder}", soft_wrap=True
-    )
+    if quiet:
+        by_loss = unit_of(config_of(folder).objective) is LOSSES
+        if by_loss and result.objective is not None:
+            out.print(LOSSES.level(result.objective))
+        else:
+            out.print(f"{100 * result.score:.2f}")
+        return
+    run = read_run(folder)
+    title = f"{run.policy}, {duration(run.history.seconds)}"
+    print_tables([replace(run_table(run), title=title)])
+    out.print(run_verdict(run), soft_wrap=True)
+    out.print(f"Run folder: {folder}", soft_wrap=True)
     print_report(lambda: write_run_report(folder))

@@ -112,7 +112,7 @@ def _compare(
     from taskmix.report.page import write_comparison_report
     from taskmix.studies.compare import compare as compare_deciders
 
-    with showing(quiet, workers) as view:
+    with showing(quiet, workers, len(deciders) * len(seeds)) as view:
         comparison = compare_deciders(
             config,
             deciders,

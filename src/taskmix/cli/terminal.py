@@ -1,5 +1,6 @@
-"""The terminal: tables, and the progress of runs as bars or as lines."""
+"""The terminal: results on stdout; the progress of runs and warnings on stderr."""
 
+import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 MAX_WIDTH = 10_000
 MAX_SILENCE = 10.0
 """Seconds without a line after which a log describes the current work."""
-out = Console(highlight=False, markup=False, emoji=False)  # names are printed as they are
+# Names are printed as they are.
+out = Console(highlight=False, markup=False, emoji=False)
+err = Console(highlight=False, markup=False, emoji=False, stderr=True)
 
 
 def print_tables(tables: Sequence["Table"]) -> None:
@@ -72,7 +75,7 @@ def print_report(write: Callable[[], Path]) -> None:
 
 def busy(activity: str) -> AbstractContextManager[object]:
     """Show a spinner on a terminal."""
-    return out.status(activity) if out.is_terminal else nullcontext()
+    return err.status(activity) if err.is_terminal else nullcontext()
 
 
 class View(Protocol):
@@ -86,19 +89,85 @@ def _quiet_view(config: "RunConfig", title: str = "") -> Watcher:
 
 
 def _lines_view(config: "RunConfig", title: str = "") -> Watcher:
-    return Lines(out, title or config.name, config)
+    return Lines(err, title or config.name, config)
 
 
 @contextmanager
-def showing(quiet: bool, workers: int = 1) -> Iterator[View]:
-    """Show runs: as bars on a terminal, as lines elsewhere; of several ranks, the first one."""
-    if quiet or launched().rank:
-        yield _quiet_view
-    elif workers > 1 or not out.is_terminal:  # the bars of several processes would collide
-        yield _lines_view
-    else:
-        with live(out) as progress:
-            yield lambda config, title="": Bars(progress, title or config.name, config)
+def showing(quiet: bool, workers: int = 1, runs: int = 1) -> Iterator[View]:
+    """Show runs: as bars on a terminal, as lines elsewhere; of several ranks, the first one.
+
+    Args:
+        quiet: show neither progress nor warnings.
+        workers: processes that show their runs.
+        runs: of the study, where their number is known.
+    """
+    shown, study = not quiet and not launched().rank, Study(runs)
+    with _warnings(err if shown else None):
+        if not shown:
+            yield _quiet_view
+        elif workers > 1:  # the bars of several processes would collide
+            yield _lines_view
+        elif not err.is_terminal:
+            yield lambda config, title="": Lines(err, title or config.name, config, study)
+        else:
+            with live(err) as progress:
+                yield lambda config, title="": Bars(progress, title or config.name, config, study)
+
+
+@contextmanager
+def _warnings(console: Console | None) -> Iterator[None]:
+    """Print each warning of taskmix once, however many runs repeat it; none without a console."""
+    handler, logger = _Once(console), logging.getLogger("taskmix")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+class _Once(logging.Handler):
+    def __init__(self, console: Console | None) -> None:
+        super().__init__(logging.WARNING)
+        self._console = console
+        self._printed: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if self._console is not None and text not in self._printed:
+            self._printed.add(text)
+            self._console.print(f"taskmix: {text}", soft_wrap=True)
+
+
+class Study:
+    """The runs of a study: which one of how many this is, and the time left for all."""
+
+    def __init__(self, runs: int = 1) -> None:
+        self._runs = runs
+        self._begun = 0
+        self._part = 0.0  # of the current run
+        self._worked = 0.0  # runs' worth of work since the start
+        self._start = time.perf_counter()
+
+    def begin(self, title: str) -> str:
+        """Begin a run; return its title with its number."""
+        self._begun += 1
+        self._part = 0.0
+        return f"run {self._begun} of {self._runs}: {title}" if self._runs > 1 else title
+
+    def spent(self, part: float) -> None:
+        """Note the part of the current run's budget that is spent."""
+        # A resumed run begins with a part that took no time now.
+        if self._part or part < 0.5:
+            self._worked += max(0.0, part - self._part)
+        self._part = part
+
+    def left(self) -> str:
+        """Return the time left for all runs; nothing where that is one run, or not known yet."""
+        if self._runs < 2 or not self._worked:
+            return ""
+        runs = max(0.0, self._runs - self._begun + 1 - self._part)
+        seconds = round((time.perf_counter() - self._start) / self._worked * runs)
+        return f"all {seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
 class Recent:
@@ -153,12 +222,20 @@ def evaluation_words(
 
 
 class Bars(Watcher):
-    """A live progress bar on a terminal."""
+    """A live progress bar on a terminal; evaluations are lines above it."""
 
-    def __init__(self, progress: "Progress", title: str, config: "RunConfig") -> None:
-        self._progress = progress
-        self._bar = progress.add_task(title, total=config.length, about="")
+    def __init__(
+        self, progress: "Progress", title: str, config: "RunConfig", study: Study | None = None
+    ) -> None:
+        for finished in progress.task_ids:
+            progress.remove_task(finished)
+        self._study = study or Study()
+        self._progress, self._title = progress, title
+        self._bar = progress.add_task(
+            self._study.begin(title), total=config.length, about="", left=""
+        )
         self._length = config.length
+        self._unit = config.family.unit.removesuffix("s")
         self._objective = config.objective
         self._recent = Recent()
 
@@ -174,21 +251,27 @@ class Bars(Watcher):
             self.working(self._recent.line())
 
     def spent(self, part: float) -> None:
-        self._progress.update(self._bar, completed=round(part * self._length))
+        self._study.spent(part)
+        completed = round(part * self._length)
+        self._progress.update(self._bar, completed=completed, left=self._study.left())
 
     def evaluated(
         self, step: int, scores: Mapping[str, "Scores"], score: float, best: bool
     ) -> None:
         words = evaluation_words(self._objective, scores, score, best)
-        self.working(f"{words}  {self._recent.line()}")
+        line = f"{self._title}: {self._unit} {step}  {words}  {self._recent.line()}"
+        self._progress.console.print(line, highlight=False, markup=False)
 
 
 class Lines(Watcher):
     """About ten lines a run, for logs and pipes."""
 
-    def __init__(self, console: Console, title: str, config: "RunConfig") -> None:
+    def __init__(
+        self, console: Console, title: str, config: "RunConfig", study: Study | None = None
+    ) -> None:
+        self._study = study or Study()
         self._console = console
-        self._title = title
+        self._title = self._study.begin(title)
         self._unit = config.family.unit.removesuffix("s")
         self._of = f"/{config.length}" if config.budget.count == "steps" else ""
         self._objective = config.objective
@@ -214,8 +297,10 @@ class Lines(Watcher):
 
     def spent(self, part: float) -> None:
         before, self._part = self._part, part
+        self._study.spent(part)
         if int(self._lines * part) > int(self._lines * before):
-            self._print(f"{self._place(self._step)}  {self._recent.line()}")
+            left = f"  {left} left" if (left := self._study.left()) else ""
+            self._print(f"{self._place(self._step)}  {self._recent.line()}{left}")
 
     def _place(self, step: int) -> str:
         return f"{self._unit} {step}{self._of or f' ({self._part:.0%} of the budget)'}"
@@ -233,7 +318,7 @@ class Lines(Watcher):
 
 @contextmanager
 def live(console: Console) -> Iterator["Progress"]:
-    """Show progress bars below each other."""
+    """Show a progress bar; on a narrow terminal its bar, step and time left stay."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -242,14 +327,21 @@ def live(console: Console) -> Iterator["Progress"]:
         TextColumn,
         TimeRemainingColumn,
     )
+    from rich.table import Column
 
+    # The texts are cut, and the columns of numbers are not.
+    fixed = Column(no_wrap=True)
+    title = Column(no_wrap=True, overflow="ellipsis", max_width=max(8, console.width - 52))
+    about = Column(no_wrap=True, overflow="ellipsis", ratio=1)
     with Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[about]}", markup=False),
+        SpinnerColumn(table_column=fixed),
+        TextColumn("{task.description}", markup=False, table_column=title),
+        BarColumn(bar_width=12, table_column=fixed),
+        MofNCompleteColumn(table_column=fixed),
+        TimeRemainingColumn(table_column=fixed),
+        TextColumn("{task.fields[left]}", markup=False, table_column=fixed),
+        TextColumn("{task.fields[about]}", markup=False, table_column=about),
         console=console,
+        expand=True,
     ) as progress:
         yield progress

@@ -1,5 +1,6 @@
 """Signals that stop a run between two units of its budget, with a checkpoint."""
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -20,11 +21,14 @@ class Stop:
         self.by: int | None = None
 
     def ask(self, number: int, frame: FrameType | None) -> None:
-        """Note a signal; a second Ctrl-C stops at once."""
+        """Note a signal, and say so; a second Ctrl-C stops at once."""
         # Not under torchrun: a terminal sends the first one to all processes, and torchrun sends
         # it to them again.
         if self.by is not None and number == signal.SIGINT and not launched().watched:
             raise KeyboardInterrupt
+        if self.by is None and launched().rank == 0:
+            # Not print, which may be what the signal interrupted.
+            os.write(2, b"\ntaskmix: stopping after this step ...\n")
         self.by = number
 
 
