@@ -72,10 +72,11 @@ def outcome(
         settings=settings,
         workers=options.workers,
         storage=options.storage,
+        seeds=[config.seed + 1000],
     )
     return {
-        "score": result.finals[0].value,
-        "steps": result.spent["total"].steps,
+        "score": result.search.best.value,
+        "steps": result.selection.spent.steps + result.search.spent.steps,
         "ratio": result.ratio,
     }
 

@@ -58,18 +58,23 @@ def outcome(seed: int, variant: str, options: argparse.Namespace) -> dict[str, A
         tasks=auxiliary_tasks(seed),
         model=network(seed),
         workers=options.workers,
+        seeds=[seed + 1000],
     )
-    alone = result.search.alone
+    alone, final = result.search.alone, result.finals[0]
+    # A trial with the whole budget is a final training, too.
+    value, steps = result.search.best.value, result.search.spent.steps
+    if settings.trial_budget < 1:
+        value, steps = final.value, steps + final.spent.steps
     return {
         "seed": seed,
         "variant": variant,
         "selected": list(result.selection.auxiliaries),
         "utilities": {u.task: round(u.mean, 3) for u in result.selection.utilities},
         "ratio": result.ratio,
-        "value": result.finals[0].value,
+        "value": value,
         "alone": None if alone is None else alone.value,
-        "search_steps": result.search.spent.steps + result.spent["final"].steps,
-        "steps": result.spent["total"].steps,
+        "search_steps": steps,
+        "steps": result.selection.spent.steps + steps,
         "trials": len(result.search.tried),
         "pruned": sum(trial.pruned for trial in result.search.tried),
     }

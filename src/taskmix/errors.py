@@ -35,6 +35,15 @@ class RunInterruptedError(TaskmixError):
     """The run failed, but can be resumed; the message says how."""
 
 
+class DivergedError(RunInterruptedError):
+    """A loss is not finite; a study goes on with its other runs."""
+
+    @property
+    def reason(self) -> str:
+        """The message without its advice."""
+        return str(self).partition(";")[0]
+
+
 class StoppedError(TaskmixError):
     """A signal stopped the run; a checkpoint was written.
 

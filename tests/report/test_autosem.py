@@ -81,7 +81,8 @@ def test_the_map_of_several_leaves_room_for_the_primary(auxiliaries: Any) -> Non
 def result(folder: Path, utilities: list[Utility]) -> AutosemResult:
     search = found()
     selection = SelectedTasks(("x", "y"), utilities, StageCost(2000, 1, 1))
-    return AutosemResult("p<b>", selection, search, [FinalRun(1, folder, 0.8, StageCost())])
+    final = FinalRun(7, search.best.ratio, folder, 0.8, StageCost())
+    return AutosemResult("p<b>", selection, search, [final])
 
 
 def test_the_page_says_what_helps_and_at_what_price(tmp_path: Path) -> None:

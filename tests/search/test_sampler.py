@@ -1,4 +1,5 @@
 import logging
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -96,6 +97,28 @@ def test_no_point_is_tried_twice_until_all_were_tried(seed: int) -> None:
     tried = [tuple(point.values()) for point in points(study)]
     assert len(set(tried[:12])) == 12
     assert tried[12] in tried[:12]
+
+
+def test_threads_try_no_point_twice() -> None:
+    study = optuna.create_study(
+        sampler=GPHedgeSampler(seed=1, initial=4, space={"x": IntDistribution(0, 23)})
+    )
+    study.optimize(lambda trial: trial.suggest_int("x", 0, 23) % 7, n_trials=24, n_jobs=8)
+    assert sorted(point["x"] for point in points(study)) == list(range(24))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_points_that_are_tried_at_the_same_time_keep_a_distance(seed: int) -> None:
+    space = {"x": FloatDistribution(0, 1), "y": FloatDistribution(0, 1)}
+    study = optuna.create_study(sampler=GPHedgeSampler(seed=seed, initial=8, space=space))
+    noise = np.random.default_rng(seed)
+    for _ in range(12):  # mostly noise, so that a pending point says little about its neighbours
+        trial = study.ask(space)
+        study.tell(trial, (trial.params["x"] - 0.6) ** 2 + noise.normal())
+    batch = [study.ask(space).params for _ in range(6)]
+    at = np.array([[point["x"], point["y"]] for point in batch])
+    distances = np.abs(at[:, None] - at[None]).max(axis=2)[np.triu_indices(6, 1)]
+    assert distances.min() >= 1 / 24
 
 
 def test_equal_ratios_are_tried_once_from_the_first_trial_on() -> None:
@@ -301,7 +324,12 @@ def test_nothing_is_drawn_from_numpy_s_global_generator() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"initial": 0}, {"xi": -0.1}, {"kappa": -1.0}, {"eta": -1.0}]
+    "arguments",
+    [
+        {"initial": 0},
+        {"initial": 2.5},
+        *({name: value} for name in ("xi", "kappa", "eta") for value in (-1.0, math.nan, math.inf)),
+    ],
 )
 def test_a_bad_setting_is_named(arguments: dict) -> None:
     with pytest.raises(ValueError, match=next(iter(arguments))):

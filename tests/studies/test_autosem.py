@@ -1,12 +1,14 @@
 """AutoSeM from stage to stage: what is trained, what is selected, what is said of it."""
 
 import json
+import math
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("optuna")
@@ -14,7 +16,7 @@ pytest.importorskip("botorch")
 
 from experiments.auxiliaries import AUXILIARIES, Sizes, auxiliary_tasks, network
 from taskmix.config import RunConfig, load, write_value
-from taskmix.errors import UserError
+from taskmix.errors import DivergedError, UserError
 from taskmix.policies import Utility
 from taskmix.policies.thompson import helpful
 from taskmix.records import UnitRecord
@@ -22,10 +24,13 @@ from taskmix.search import RatioSpace
 from taskmix.studies.autosem import (
     AutosemResult,
     AutosemSettings,
+    FinalRun,
     Search,
+    SelectedTasks,
     StageCost,
     Tried,
     autosem,
+    read_result,
 )
 from taskmix.studies.autosem.search import nearest, suggested
 from taskmix.training.folder import config_of, finished
@@ -44,15 +49,13 @@ TINY = AutosemSettings(
 
 
 def study(out: Path, settings: AutosemSettings = TINY, **options: Any) -> AutosemResult:
+    given = {"config": CONFIG, "primary": "primary", "candidates": AUXILIARIES, "seeds": [7]}
     return autosem(
-        options.pop("config", CONFIG),
-        options.pop("primary", "primary"),
-        options.pop("candidates", AUXILIARIES),
-        out,
+        **{**given, **options},
+        out=out,
         settings=settings,
         tasks=auxiliary_tasks(1, SIZES),
         model=network(1),
-        **options,
     )
 
 
@@ -60,7 +63,7 @@ def study(out: Path, settings: AutosemSettings = TINY, **options: Any) -> Autose
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[AutosemResult, Path]:
     """A study that nothing interrupts."""
     folder = tmp_path_factory.mktemp("study")
-    return study(folder, seeds=[1, 7]), folder
+    return study(folder, seeds=[7, 8]), folder
 
 
 def test_stage_1_is_one_thompson_run_of_rounds_times_batches(whole: Any) -> None:
@@ -104,25 +107,50 @@ def test_the_primary_alone_is_always_tried_and_a_draw_goes_to_it(whole: Any) -> 
     assert result.search.best.value == max(each.value for each in result.search.tried)
 
 
-def test_the_final_training_has_the_best_ratio_and_each_seed(whole: Any) -> None:
+def test_the_best_ratio_and_the_primary_alone_are_trained_with_the_same_seeds(whole: Any) -> None:
     result, folder = whole
-    first, second = result.finals
-    assert first.folder == folder / "search" / f"trial-{result.search.best.number:03d}"
-    assert (first.value, first.spent) == (result.search.best.value, StageCost())
-    assert second.folder == folder / "final" / "seed-7"
-    assert config_of(second.folder).seed == 7
-    assert second.spent.steps == 12
-    assert all((run.folder / "model").is_dir() for run in result.finals)
+    alone = {task: int(task == "primary") for task in result.ratio}
+    for runs, ratio in ((result.finals, result.ratio), (result.alone, alone)):
+        text = "-".join(map(str, ratio.values()))
+        assert [run.folder for run in runs] == [
+            folder / "final" / text / f"seed-{seed}" for seed in (7, 8)
+        ]
+        for run in runs:
+            config = config_of(run.folder)
+            assert (config.seed, run.spent.steps) == (run.seed, 12)
+            assert config.policy["ratio"] == {task: n for task, n in ratio.items() if n}
+            assert finished(run.folder).objective == run.value
+            assert (run.folder / "model").is_dir()
+
+
+def test_a_seed_of_the_search_is_no_seed_of_the_verdict(tmp_path: Path) -> None:
+    config = CONFIG | {"seed": 7}
+    with pytest.raises(UserError, match="seeds: expected others than 7, the seed of the search"):
+        study(tmp_path / "out", config=config, seeds=[7, 8])
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_was_spent_is_told_by_stage(whole: Any) -> None:
     result, folder = whole
     steps = {stage: cost.steps for stage, cost in result.spent.items()}
-    assert steps == {"selection": 30, "search": 72, "final": 12, "total": 114}
-    assert "114 steps were spent" in result.verdict()
+    final = 12 * len(result.runs)
+    assert steps == {"selection": 30, "search": 72, "final": final, "total": 102 + final}
+    assert f"{102 + final} steps were spent" in result.verdict()
     said = json.loads((folder / "autosem.json").read_text())
-    assert said["spent"]["total"]["steps"] == 114
+    assert said["spent"]["total"]["steps"] == 102 + final
     assert said["ratio"] == result.ratio
+    assert said["verdict"] == result.verdict()
+
+
+def test_the_written_result_is_read_as_it_was(whole: Any, tmp_path: Path) -> None:
+    result, folder = whole
+    again = read_result(folder)
+    assert (again.selection, again.search) == (result.selection, result.search)
+    assert again.verdict() == result.verdict()
+    assert again.runs == result.runs
+    (tmp_path / "autosem.json").write_text("{}")
+    with pytest.raises(UserError, match="expected the result of a study, found primary: expected"):
+        read_result(tmp_path)
 
 
 class Killer(Watcher):
@@ -143,15 +171,12 @@ def killing(title_part: str, step: int) -> Callable[[RunConfig, str], Watcher]:
 def test_killed_in_every_stage_the_same_call_goes_on_to_the_same_result(
     whole: Any, tmp_path: Path
 ) -> None:
-    for part, step in (("stage 1", 17), ("trial 0", 3), ("trial 4", 9), ("final, seed 7", 6)):
+    for part, step in (("stage 1", 17), ("trial 0", 3), ("trial 4", 9), ("seed 8", 6)):
         with pytest.raises(SystemExit):
-            study(tmp_path, seeds=[1, 7], watch=killing(part, step))
-    result = study(tmp_path, seeds=[1, 7])
-    expected, _ = whole
-    assert result.selection == expected.selection
-    assert result.search == expected.search
-    assert [run.value for run in result.finals] == [run.value for run in expected.finals]
-    assert result.spent == expected.spent
+            study(tmp_path, seeds=[7, 8], watch=killing(part, step))
+    study(tmp_path, seeds=[7, 8])
+    _, folder = whole
+    assert (tmp_path / "autosem.json").read_bytes() == (folder / "autosem.json").read_bytes()
 
 
 def test_without_selection_all_candidates_are_mixed(tmp_path: Path) -> None:
@@ -204,7 +229,6 @@ def test_trials_with_a_part_of_the_budget_end_in_a_training_with_all_of_it(tmp_p
     steps = {each.spent.steps for each in result.search.tried}
     assert steps == {config_of(result.finals[0].folder).budget.steps // 2}
     [final] = result.finals
-    assert final.folder.parent.name == "final"
     assert final.spent.steps == 2 * steps.pop()
     again = study(tmp_path, replace(TINY, trial_budget=0.5))
     assert [each.value for each in again.finals] == [final.value]
@@ -252,6 +276,7 @@ def test_a_draw_goes_to_the_earlier_trial() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
+        ({"storage": "postgresql://me@host:letters/x"}, "storage: expected a URL"),
         ({"primary": "rte"}, "primary: unknown task 'rte'"),
         ({"candidates": ["shard"]}, "candidates: unknown task 'shard'; did you mean 'shared'?"),
         ({"candidates": []}, "expected at least one task beside the primary primary, .*found none"),
@@ -263,7 +288,8 @@ def test_a_draw_goes_to_the_earlier_trial() -> None:
 )
 def test_bad_input_is_one_sentence(options: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=sentence):
-        study(tmp_path, **options)
+        study(tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -293,8 +319,114 @@ def test_another_study_in_the_same_storage_is_not_mixed_up_with_this_one(
     whole: Any,
 ) -> None:
     _, folder = whole
-    with pytest.raises(UserError, match=r"study autosem/toy/selection: expected trials as"):
-        study(folder, replace(TINY, trials=7))
+    with pytest.raises(UserError, match=r"study autosem/toy/selection: expected rounds as"):
+        study(folder, replace(TINY, rounds=7))
+
+
+def test_a_finished_search_can_have_more_trials(tmp_path: Path) -> None:
+    settings = replace(TINY, without="selection", initial=2, trials=3)
+    first = study(tmp_path / "grown", settings)
+    grown = study(tmp_path / "grown", replace(settings, trials=5))
+    assert grown.search.tried[:3] == first.search.tried
+    at_once = study(tmp_path / "at once", replace(settings, trials=5))
+    assert grown.search == at_once.search
+    assert [run.value for run in grown.runs] == [run.value for run in at_once.runs]
+    assert study(tmp_path / "grown", settings).search == grown.search  # fewer take nothing away
+
+
+def test_another_grid_is_another_study(tmp_path: Path) -> None:
+    settings = replace(TINY, without="search", trials=2)
+    study(tmp_path, settings)
+    with pytest.raises(UserError, match=r"expected trials as it was begun with, 2, found 3"):
+        study(tmp_path, replace(settings, trials=3))
+
+
+class Diverging(Watcher):
+    """Ends a training as a loss of NaN does."""
+
+    def advanced(self, record: UnitRecord) -> None:
+        if record.step == 5:
+            raise DivergedError("task primary: its loss is nan")
+
+
+def diverging(*title_parts: str) -> Callable[[RunConfig, str], Watcher]:
+    return lambda config, title: (
+        Diverging() if any(part in title for part in title_parts) else Watcher()
+    )
+
+
+def test_a_ratio_that_diverges_is_the_worst_and_the_search_goes_on(tmp_path: Path) -> None:
+    settings = replace(TINY, without="selection", trials=5)
+    result = study(tmp_path, settings, watch=diverging("trial 1,", "trial 3,"))
+    assert [trial.diverged for trial in result.search.tried] == [False, True, False, True, False]
+    assert not result.search.best.diverged
+    assert [trial.number for trial in result.search.ranked()[3:]] == [1, 3]
+    assert [trial.spent.steps for trial in result.search.tried] == [12, 5, 12, 5, 12]
+    rows = {row[1]: row for row in result.trials_table().rows}
+    assert (rows[1][2], rows[1][4]) == (None, "diverged")
+    assert read_result(tmp_path).search == result.search  # minus infinity is no number in JSON
+
+
+def test_a_study_of_which_every_ratio_diverges_is_one_sentence(tmp_path: Path) -> None:
+    settings = replace(TINY, without="selection", trials=2)
+    with pytest.raises(UserError, match="found none in 2 trials; look at the data or lower"):
+        study(tmp_path, settings, watch=diverging("trial"))
+
+
+def test_a_final_training_that_diverges_leaves_no_evidence(tmp_path: Path) -> None:
+    settings = replace(TINY, without="selection", trials=2)
+    result = study(tmp_path, settings, seeds=[7, 8], watch=diverging("seed 8"))
+    assert result.difference is None
+    assert result.helpful == ()
+    assert [run.value for run in result.finals][1] == -math.inf
+
+
+def test_tasks_that_share_nothing_are_named_as_helpers_at_the_stated_rate() -> None:
+    # The score of a run is noise of the seed and noise of the run: no ratio is better than another.
+    # 2.5% of studies name a helper; of 2,000 studies, more than 70 do (3.5%) in one test of 300.
+    rng, space = np.random.default_rng(1), RatioSpace("p", ("x",))
+    ratios = space.grid(20)
+    alone, named, luckiest = {"p": 1, "x": 0}, 0, 0
+    for _ in range(2000):
+        values = rng.normal(0.7, 0.01, len(ratios))
+        tried = [
+            Tried(k, r, v, False, StageCost(), {})
+            for k, (r, v) in enumerate(zip(ratios, values, strict=True))
+        ]
+        best = Search(space, tried).best
+        shared = rng.normal(0, 0.01, 5)
+        runs = [
+            FinalRun(seed, ratio, Path(), 0.7 + shared[seed] + rng.normal(0, 0.01), StageCost())
+            for ratio in (best.ratio, alone)
+            for seed in range(5)
+        ][: 5 if best.ratio == alone else 10]
+        result = AutosemResult("p", SelectedTasks(("x",)), Search(space, tried), runs)
+        named += bool(result.helpful)
+        luckiest += best.value > values[0]
+        assert ("No evidence" in result.verdict()) == (not result.helpful and best.ratio != alone)
+    assert luckiest > 1800  # by the best trial against one run alone, nearly all would be named
+    assert 20 < named < 70
+
+
+def test_candidates_that_help_are_named() -> None:
+    space, ratio, alone = RatioSpace("p", ("x",)), {"p": 2, "x": 1}, {"p": 1, "x": 0}
+    search = Search(space, [Tried(0, ratio, 0.9, False, StageCost(10), {})])
+    pairs = ((0.90, 0.80), (0.91, 0.82), (0.92, 0.81))
+    runs = [
+        FinalRun(k, r, Path(), v, StageCost(10))
+        for k, pair in enumerate(pairs)
+        for r, v in zip((ratio, alone), pair, strict=True)
+    ]
+    result = AutosemResult("p", SelectedTasks(("x",)), search, runs)
+    assert result.helpful == ("x",)
+    assert result.verdict() == (
+        "p with x is 10.0 points above p alone (95% interval +7.5 to +12.5, 3 seeds, p 0.003). "
+        "The ratio p:x is 2:1; 70 steps were spent."
+    )
+    once = replace(result, runs=runs[:2])
+    assert once.verdict().startswith(
+        "No evidence that a candidate helps p. p with x is 10.0 points"
+    )
 
 
 def test_the_loss_of_the_primary_can_be_the_objective(tmp_path: Path) -> None:
@@ -312,7 +444,9 @@ def test_a_run_file_names_the_primary_and_its_candidates(tmp_path: Path) -> None
     (tmp_path / "file.yaml").write_text(write_value(values))
     settings = replace(TINY, trials=1, without="selection")
     config = load(tmp_path / "file.yaml")
-    result = autosem(config, "digits/left", ["digits/larger"], tmp_path / "out", settings=settings)
+    result = autosem(
+        config, "digits/left", ["digits/larger"], tmp_path / "out", settings=settings, seeds=[7]
+    )
     assert result.search.space.tasks == ("digits/left", "digits/larger")
     assert config_of(result.finals[0].folder).task_names == ["digits/left"]
 
@@ -326,7 +460,14 @@ def test_the_search_finds_that_the_helpful_task_helps(tmp_path: Path) -> None:
     )
     tasks = auxiliary_tasks(2, Sizes(auxiliary=1000, dev=500))
     result = autosem(
-        config, "primary", ["shared"], tmp_path, settings=settings, tasks=tasks, model=network(2)
+        config,
+        "primary",
+        ["shared"],
+        tmp_path,
+        settings=settings,
+        tasks=tasks,
+        model=network(2),
+        seeds=[7],
     )
     assert result.ratio["shared"] > 0
     assert result.search.alone is not None

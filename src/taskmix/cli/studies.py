@@ -131,7 +131,7 @@ def _compare(
 
 @command(
     "taskmix autosem glue.yaml --primary glue/rte --candidates glue/mrpc,glue/qqp",
-    "taskmix autosem glue.yaml --primary glue/rte --seeds 1,2,3 --prune --warm-start --workers 2",
+    "taskmix autosem glue.yaml --primary glue/rte --seeds 7,8,9 --prune --warm-start --workers 2",
     "taskmix autosem glue.yaml --primary glue/rte --storage postgresql://user@host/studies",
 )
 def autosem(
@@ -142,7 +142,8 @@ def autosem(
         typer.Option(help="Auxiliary tasks to choose from, separated by commas; default: all."),
     ] = None,
     seeds: Annotated[
-        str | None, typer.Option(help="Seeds of the final runs, separated by commas.")
+        str | None,
+        typer.Option(help="Seeds of the final runs, other than the file's; default: the next 5."),
     ] = None,
     without: Annotated[
         Literal["selection", "search"] | None,
@@ -200,10 +201,9 @@ def autosem(
     if quiet:
         out.print(f"{100 * mean(run.value for run in result.finals):.2f}")
         return
-    print_tables([*result.utilities_tables(), result.trials_table().first(MAX_TRIALS)])
+    tried = result.trials_table().first(MAX_TRIALS)
+    print_tables([*result.utilities_tables(), tried, result.finals_table()])
     out.print(result.verdict(), soft_wrap=True)
-    for run in result.finals:
-        out.print(f"Seed {run.seed}: {100 * run.value:.1f}. Run folder: {run.folder}")
     print_report(lambda: write_autosem_report(result, folder))
 
 
@@ -326,8 +326,16 @@ def report(
 ) -> None:
     """Write report.html of a run, finished or not, or of a study into its folder."""
     from taskmix.report.page import write_report
+    from taskmix.studies.autosem.pipeline import RESULT
 
-    out.print(f"Report: {write_report(folder, baseline)}", soft_wrap=True)
+    if (folder / RESULT).exists():
+        from taskmix.report.autosem import write_autosem_report
+        from taskmix.studies.autosem import read_result
+
+        path = write_autosem_report(read_result(folder), folder)
+    else:
+        path = write_report(folder, baseline)
+    out.print(f"Report: {path}", soft_wrap=True)
 
 
 @command("taskmix ui", "taskmix ui runs --port 8100")

@@ -1,5 +1,6 @@
 """The report of an AutoSeM study: which candidates help, in what ratio, and the evidence."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from taskmix.report import figures
@@ -32,10 +33,12 @@ def _body(result: AutosemResult) -> list[str | Plot]:
 
 
 def _plots(result: AutosemResult) -> list[Plot]:
+    # A training that diverged has no value to draw.
+    search = replace(result.search, tried=[t for t in result.search.tried if not t.diverged])
     made = []
     if result.selection.utilities:
         made.append(Plot(UTILITIES, figures.utilities(result.selection.utilities)))
-    made.append(Plot(SEARCH_HISTORY, figures.search_history(result.search)))
-    if len(result.search.tried) >= MIN_TRIALS:
-        made.append(Plot(RATIO_MAP, figures.ratio_map(result.search)))
+    made.append(Plot(SEARCH_HISTORY, figures.search_history(search)))
+    if len(search.tried) >= MIN_TRIALS:
+        made.append(Plot(RATIO_MAP, figures.ratio_map(search)))
     return made

@@ -1,6 +1,8 @@
 """GP-Hedge as a sampler of Optuna."""
 
 import logging
+import math
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +22,7 @@ from taskmix.search.history import (
     publish_round,
     total,
 )
-from taskmix.search.nominate import candidates, nominee
+from taskmix.search.nominate import candidates, nominee, untried
 from taskmix.search.process import FUNCTIONS, Process, standardised
 from taskmix.search.space import Array, Canonical, Features, Space, make_axis
 
@@ -33,6 +35,8 @@ _logger = logging.getLogger(__name__)
 _MAX_DRAWS = 100
 #: The maximum number of suggestions for one trial, if other workers try the same points.
 _MAX_ATTEMPTS = 10
+#: Of the threads of a process: each suggestion has to know the ones before it.
+_ONE_AT_A_TIME = threading.Lock()
 
 
 class GPHedgeSampler(BaseSampler):
@@ -45,8 +49,9 @@ class GPHedgeSampler(BaseSampler):
     by the posterior mean at its nominee, in standard deviations of the observed values:
     g_i ← g_i + μ(x_i).
 
-    No point is tried twice while there are others. A resumed study continues exactly, and workers
-    that share a storage and a seed try different points. A pruned trial counts with its last
+    No point is tried twice while there are others, and points that are tried at the same time keep
+    a distance along continuous parameters. A resumed study continues exactly, and workers that
+    share a storage and a seed try different points. A pruned trial counts with its last
     report, clipped to the range of the finished trials. Parameters that not all finished trials
     share are sampled at random, as in Optuna's samplers. Several objectives are not supported.
 
@@ -83,12 +88,11 @@ class GPHedgeSampler(BaseSampler):
         kappa: float = 1.96,
         eta: float = 1.0,
     ) -> None:
-        if initial < 1:
-            raise ValueError(f"initial: expected at least 1, found {initial}")
-        if min(xi, kappa, eta) < 0:
-            raise ValueError(
-                f"xi, kappa, eta: expected numbers of at least 0, found {xi}, {kappa}, {eta}"
-            )
+        if not isinstance(initial, int) or initial < 1:
+            raise ValueError(f"initial: expected a whole number of at least 1, found {initial}")
+        for name, value in (("xi", xi), ("kappa", kappa), ("eta", eta)):
+            if not 0 <= value < math.inf:
+                raise ValueError(f"{name}: expected a finite number of at least 0, found {value}")
         self._seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
         self._initial = initial
         self._space = None if space is None else dict(space)
@@ -123,16 +127,20 @@ class GPHedgeSampler(BaseSampler):
         if search_space.keys() <= fixed.keys():
             return {}
         space = Space.of(search_space, self._canonical, self._features)
+        with _ONE_AT_A_TIME:
+            return space.params(self._publish_suggestion(study, trial, space))
+
+    def _publish_suggestion(self, study: "Study", trial: FrozenTrial, space: Space) -> Array:
         history = StudyHistory.read(study, trial, space)
         for attempt in range(_MAX_ATTEMPTS):
             rng = stream(self._seed, "suggestion", trial.number, attempt)
             row = self._suggest(study, trial, space, history, rng)
             publish(study, trial, space.params(row))
-            # Another worker may have published an equivalent point since the history was read.
+            # Another process may have published an equivalent point since the history was read.
             known, history = history, StudyHistory.read(study, trial, space)
             if space.key(row) not in history.taken - known.taken:
                 break
-        return space.params(row)
+        return row
 
     def _suggest(
         self,
@@ -157,9 +165,9 @@ class GPHedgeSampler(BaseSampler):
             space.inputs(history.pending),
         )
         best = history.observed[history.values.argmax()]
-        rows = candidates(space, history.taken, best, rng)
+        rows = candidates(space, history, best, rng)
         nominees = {
-            name: nominee(function, space, history.taken, rows)
+            name: nominee(function, space, history, rows)
             for name, function in process.functions(self._xi, self._kappa).items()
         }
         rewards = _rewards(process, space, history)
@@ -183,10 +191,11 @@ class GPHedgeSampler(BaseSampler):
 
 def _random_row(space: Space, history: StudyHistory, rng: np.random.Generator) -> Array:
     """Return a random point, if possible one that was not tried."""
-    for row in space.draw(rng, _MAX_DRAWS):
-        if space.key(row) not in history.taken:
-            return space.representative(row)
-    return np.asarray(candidates(space, history.taken, row, rng)[0])
+    rows = space.draw(rng, _MAX_DRAWS)
+    fresh = untried(space, rows, history)
+    if len(fresh):
+        return space.representative(fresh[0])
+    return np.asarray(candidates(space, history, rows[-1], rng)[0])
 
 
 def _rewards(process: Process, space: Space, history: StudyHistory) -> dict[int, dict[str, float]]:

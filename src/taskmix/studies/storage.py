@@ -83,7 +83,7 @@ def _parsed(url: str) -> "URL":
 
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # the second for a port of letters
         parsed = None
     if parsed is None or parsed.get_backend_name() not in ("sqlite", "postgresql"):
         # A URL that cannot be parsed is not shown: it may hold a password.

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from taskmix.config import RunConfig
-from taskmix.errors import RunInterruptedError, UserError
+from taskmix.errors import DivergedError, UserError
 from taskmix.rng import seed_for
 from taskmix.schedule import rate_factor
 from taskmix.tasks.batches import Batch, TaskItems
@@ -228,7 +228,7 @@ def _tasks_of(batches: Sequence[Batch]) -> list[str]:
 
 def check_finite(value: float, what: str) -> None:
     if not math.isfinite(value):
-        raise RunInterruptedError(
+        raise DivergedError(
             f"{what} is {value}, no number to go on from; look at the task's data or lower "
             "optimizer.lr, then start again"
         )

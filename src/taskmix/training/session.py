@@ -163,7 +163,7 @@ class Session:
                     self._stop_if_asked(driver, self.ranks.stop(stop.by))
                 return self.ranks.agreed(lambda: self._finish(driver))
         except RunInterruptedError as error:
-            raise RunInterruptedError(f"{error}; {self._how_to_go_on()}") from None
+            raise type(error)(f"{error}; {self._how_to_go_on()}") from None
         except (OSError, SafetensorError) as error:
             raise RunInterruptedError(f"{self.folder}: {error}; {self._how_to_go_on()}") from error
         finally:

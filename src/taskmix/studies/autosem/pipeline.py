@@ -1,15 +1,21 @@
 """AutoSeM: select the tasks that help, learn their mixing ratio, train with it."""
 
-import json
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel, ValidationError
+from pydantic_core import to_json
+
 from taskmix.config import RunConfig
+from taskmix.errors import UserError, explain
 from taskmix.files import write_whole
+from taskmix.policies import Utility
+from taskmix.search import RatioSpace
 from taskmix.search.ratios import Ratio
-from taskmix.studies.autosem.search import Search, Tried, search_ratios
+from taskmix.studies.autosem.search import Search, Tried, ratio_text, search_ratios
 from taskmix.studies.autosem.settings import (
     AutosemSettings,
     Plan,
@@ -17,9 +23,12 @@ from taskmix.studies.autosem.settings import (
     checked_plan,
 )
 from taskmix.studies.autosem.stages import FinalRun, SelectedTasks, select, train_finals
+from taskmix.studies.looks import record_look
+from taskmix.studies.paired import LOSSES, SCORES, Difference, Unit, differences
 from taskmix.studies.storage import default_url, open_storage
+from taskmix.studies.verdict import verdict
 from taskmix.studies.workers import Runner, helpers
-from taskmix.tables import Column, Row, Table, hundredths
+from taskmix.tables import Column, Row, Table
 
 if TYPE_CHECKING:
     from torch import nn
@@ -28,6 +37,8 @@ if TYPE_CHECKING:
     from taskmix.training.watching import Watcher
 
 RESULT = "autosem.json"
+FINAL_SEEDS = 5
+"""Seeds of the final trainings, if the user gives none."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +49,17 @@ class AutosemResult:
         primary: the task that the others were to help.
         selection: the candidates that help.
         search: the ratios that were tried.
-        finals: the trainings with the best ratio.
+        runs: the final trainings, with the best ratio and with the primary alone.
+        loss: whether the objective is the primary's loss, not its score.
+        looks: the numbers of seeds at which the best ratio was tested before.
     """
 
     primary: str
     selection: SelectedTasks
     search: Search
-    finals: Sequence[FinalRun]
+    runs: Sequence[FinalRun]
+    loss: bool = False
+    looks: Sequence[int] = ()
 
     @property
     def ratio(self) -> Ratio:
@@ -52,27 +67,78 @@ class AutosemResult:
         return self.search.best.ratio
 
     @property
+    def finals(self) -> list[FinalRun]:
+        """The trainings with the best ratio, one for each seed."""
+        return [run for run in self.runs if run.ratio == self.ratio]
+
+    @property
+    def alone(self) -> list[FinalRun]:
+        """The trainings of the primary alone with the same seeds."""
+        return [run for run in self.runs if sum(run.ratio.values()) == run.ratio[self.primary]]
+
+    @property
     def spent(self) -> dict[str, StageCost]:
         """The cost of each stage, and the total."""
         stages = {
             "selection": self.selection.spent,
             "search": self.search.spent,
-            "final": StageCost.total(run.spent for run in self.finals),
+            "final": StageCost.total(run.spent for run in self.runs),
         }
         return stages | {"total": StageCost.total(stages.values())}
 
+    @property
+    def difference(self) -> Difference | None:
+        """How much better the best ratio is than the primary alone, paired by seed.
+
+        None if the best ratio is the primary alone, or if a final training diverged. No seed is
+        that of the search: the best of many noisy trials has a score that is too high.
+        """
+        if not self._mixed or self._diverged:
+            return None
+        values = {
+            name: {run.seed: run.value for run in runs}
+            for name, runs in (("alone", self.alone), ("mixed", self.finals))
+        }
+        return differences(values, "alone", {"mixed": self.looks})["mixed"]
+
+    @property
+    def helpful(self) -> tuple[str, ...]:
+        """The candidates in the best ratio, if there is evidence that they help together.
+
+        Candidates that do not help are named in at most 2.5% of studies with one set of final
+        seeds: half of the level of the test, because a ratio that harms is not named.
+        """
+        difference = self.difference
+        is_better = difference is not None and difference.significant and difference.mean > 0
+        return self._mixed if is_better else ()
+
+    @property
+    def _mixed(self) -> tuple[str, ...]:
+        return tuple(task for task in self.selection.auxiliaries if self.ratio[task])
+
+    @property
+    def _diverged(self) -> int:
+        return sum(math.isinf(run.value) for run in self.runs)
+
+    @property
+    def _unit(self) -> Unit:
+        return LOSSES if self.loss else SCORES
+
     def verdict(self) -> str:
-        """Return in a sentence which candidates help, in what ratio, and at what price."""
-        best, alone = self.search.best, self.search.alone
-        helping = [task for task in self.selection.auxiliaries if best.ratio[task]]
-        cost = f"{self.spent['total'].steps:,} steps were spent"
-        if not helping:
-            return f"No candidate helps {self.primary}: alone it is best, {_of(best)}; {cost}."
-        against = f", against {_of(alone)} alone" if alone is not None else ""
-        return (
-            f"{self.primary} is best with {' and '.join(helping)}, "
-            f"{':'.join(best.ratio)} = {best.ratio_text}: {_of(best)}{against}; {cost}."
-        )
+        """Return whether candidates help, in what ratio, on what evidence and at what price."""
+        cost = f"{self.spent['total'].steps:,} steps were spent."
+        if not self._mixed:
+            return f"No ratio was better than {self.primary} alone. {cost}"
+        mixture = f"{self.primary} with {' and '.join(self._mixed)}"
+        ratio = f"The ratio {':'.join(self.ratio)} is {self.search.best.ratio_text}; {cost}"
+        difference = self.difference
+        if difference is None:
+            count = f"{self._diverged} of {len(self.runs)}"
+            evidence = f"{count} final trainings of {mixture} or alone diverged."
+        else:
+            evidence = verdict({mixture: difference}, f"{self.primary} alone", self._unit).sentence
+        doubt = "" if self.helpful else f"No evidence that a candidate helps {self.primary}. "
+        return f"{doubt}{evidence} {ratio}"
 
     def spent_table(self) -> Table:
         """Return what each stage cost."""
@@ -103,53 +169,112 @@ class AutosemResult:
         columns = [
             Column("ratio " + ":".join(self.search.space.tasks)),
             Column("trial"),
-            Column("objective", hundredths),
+            Column("objective", self._unit.level),
             Column("steps", ","),
             Column(""),
         ]
         rows: list[Row] = [
-            [trial.ratio_text, trial.number, trial.value, trial.spent.steps, self._mark(trial)]
+            [
+                trial.ratio_text,
+                trial.number,
+                None if trial.diverged else trial.value,
+                trial.spent.steps,
+                self._mark(trial),
+            ]
             for trial in self.search.ranked()
         ]
         return Table(columns, rows)
 
     def _mark(self, trial: Tried) -> str:
-        if trial.pruned:
-            return "pruned"
+        if trial.pruned or trial.diverged:
+            return "pruned" if trial.pruned else "diverged"
         if trial is self.search.best:
             return "best"
         return "primary alone" if trial is self.search.alone else ""
 
     def finals_table(self) -> Table:
-        """Return the final runs, a row for each seed."""
+        """Return the final trainings, a row for each ratio and seed."""
         columns = [
+            Column("ratio " + ":".join(self.search.space.tasks)),
             Column("seed"),
-            Column("objective", hundredths),
+            Column("objective", self._unit.level),
             Column("steps", ","),
             Column("run folder", left=True),
         ]
         rows: list[Row] = [
-            [str(run.seed), run.value, run.spent.steps, str(run.folder)] for run in self.finals
+            [
+                ratio_text(run.ratio),
+                str(run.seed),
+                "diverged" if math.isinf(run.value) else run.value,
+                run.spent.steps,
+                str(run.folder),
+            ]
+            for run in self.runs
         ]
         return Table(columns, rows)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the result as JSON-able values."""
+    def to_json(self, folder: Path) -> str:
+        """Return the result as JSON, with the paths of runs relative to the study's folder.
+
+        The value of a training that diverged is the text -Infinity.
+        """
         alone = self.search.alone
-        return {
+        values = {
+            "verdict": self.verdict(),
             "primary": self.primary,
-            "auxiliaries": list(self.selection.auxiliaries),
+            "auxiliaries": self.selection.auxiliaries,
             "ratio": self.ratio,
+            "helpful": self.helpful,
+            "difference": self.difference,
+            "loss": self.loss,
+            "looks": self.looks,
             "primary_alone": None if alone is None else alone.value,
-            "final": [{**asdict(run), "folder": str(run.folder)} for run in self.finals],
-            "spent": {stage: asdict(cost) for stage, cost in self.spent.items()},
-            "utilities": [asdict(utility) for utility in self.selection.utilities],
-            "trials": [asdict(trial) for trial in self.search.tried],
+            "final": [replace(run, folder=run.folder.relative_to(folder)) for run in self.runs],
+            "spent": self.spent,
+            "primary_range": self.search.space.primary_range,
+            "auxiliary_range": self.search.space.auxiliary_range,
+            "utilities": self.selection.utilities,
+            "trials": self.search.tried,
         }
+        return to_json(values, indent=2, inf_nan_mode="strings").decode() + "\n"
 
 
-def _of(tried: Tried) -> str:
-    return hundredths(tried.value)
+class _Stored(BaseModel):
+    """The fields of `autosem.json` that the others follow from."""
+
+    primary: str
+    auxiliaries: tuple[str, ...]
+    loss: bool
+    looks: tuple[int, ...]
+    final: list[FinalRun]
+    spent: dict[str, StageCost]
+    primary_range: tuple[int, int]
+    auxiliary_range: tuple[int, int]
+    utilities: list[Utility]
+    trials: list[Tried]
+
+
+def read_result(folder: Path) -> AutosemResult:
+    """Return the result in the folder of a finished study."""
+    path = folder / RESULT
+    try:
+        stored = _Stored.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise UserError(
+            f"{path}: expected the result of a study, found {explain(error)}; the command of the"
+            " study writes it again"
+        ) from None
+    space = RatioSpace(
+        stored.primary, stored.auxiliaries, stored.primary_range, stored.auxiliary_range
+    )
+    return AutosemResult(
+        stored.primary,
+        SelectedTasks(stored.auxiliaries, stored.utilities, stored.spent["selection"]),
+        Search(space, stored.trials),
+        [replace(run, folder=folder / run.folder) for run in stored.final],
+        stored.loss,
+        stored.looks,
+    )
 
 
 def autosem(
@@ -171,8 +296,9 @@ def autosem(
 
     Guo, Pasunuru and Bansal (2019). Stage 1 trains once with Thompson sampling and selects
     candidates; stage 2 searches mixing ratios with a Gaussian process, one run for each ratio; then
-    the model is trained with the best ratio. The same call resumes a study that was killed, and
-    several calls with the same storage divide the runs among them.
+    models are trained with the best ratio and with the primary alone, which shows whether the
+    ratio helps. The same call resumes a study that was killed, and several calls with the same
+    storage divide the runs among them. A finished study can have more trials and more seeds.
 
     Args:
         config: the configuration that the runs share, as `run` takes it; its `budget` is that of a
@@ -182,7 +308,8 @@ def autosem(
         out: the folder of the runs. Workers on several machines share it; without a shared folder,
             a trial whose worker was killed starts again from its beginning.
         settings: of the study.
-        seeds: of the final trainings; the configuration's seed if there are none.
+        seeds: of the final trainings, none of them the configuration's; the five that follow it
+            if there are none.
         storage: URL of the Optuna storage; an SQLite file in `out` if None.
         workers: processes on this machine. With more than one, tasks, model and watch are sent to
             other processes: they have to be functions and classes of a module.
@@ -202,15 +329,18 @@ def autosem(
             tuple(others if candidates is None else candidates),
             folder,
             storage or default_url(folder),
-            tuple(seeds) or (shared.seed,),
+            tuple(seeds) or tuple(range(shared.seed + 1, shared.seed + 1 + FINAL_SEEDS)),
             settings or AutosemSettings(),
             Runner(model, tasks, cache, watch),
         )
     )
-    folder.mkdir(parents=True, exist_ok=True)
+    with open_storage(plan.storage):  # before anything is written
+        folder.mkdir(parents=True, exist_ok=True)
     with helpers(workers - 1, run_stages, plan):
         result = run_stages(plan)
-    write_whole(folder / RESULT, json.dumps(result.to_json(), indent=2) + "\n")
+    text = result.search.best.ratio_text
+    result = replace(result, looks=record_look(folder, {text: len(result.finals)})[text])
+    write_whole(folder / RESULT, result.to_json(folder))
     return result
 
 
@@ -220,4 +350,6 @@ def run_stages(plan: Plan) -> AutosemResult:
         selection = select(plan, storage)
         search = search_ratios(plan, selection.auxiliaries, selection.utilities, storage)
         finals = train_finals(plan, search, storage)
-        return AutosemResult(plan.primary, selection, search, finals)
+        objective = plan.config.objective
+        is_loss = objective is not None and objective.measure == "loss"
+        return AutosemResult(plan.primary, selection, search, finals, is_loss)

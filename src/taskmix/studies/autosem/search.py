@@ -1,5 +1,7 @@
 """Stage 2: search the ratio in which the primary and the selected tasks are mixed."""
 
+import logging
+import math
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taskmix.config import RunConfig
+from taskmix.errors import DivergedError, UserError
 from taskmix.policies import Utility
 from taskmix.search import RatioSpace
 from taskmix.search.ratios import Ratio
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from optuna.pruners import BasePruner
     from optuna.trial import FrozenTrial, Trial
 
+log = logging.getLogger(__name__)
 STARTUP_TRIALS = 4
 """Trials that are finished before any is pruned."""
 WARMUP = 0.3
@@ -36,7 +40,7 @@ class Tried:
     Args:
         number: of the trial.
         ratio: by task, its mini-batches in a cycle.
-        value: of the objective; of a pruned trial, the latest one.
+        value: of the objective; of a pruned trial, the latest one; minus infinity if it diverged.
         pruned: whether it was ended early.
         spent: the cost of the trial.
         curve: by step, the objective.
@@ -51,8 +55,11 @@ class Tried:
 
     @property
     def ratio_text(self) -> str:
-        """The ratio as the papers write it, such as 4:0:1."""
-        return ":".join(map(str, self.ratio.values()))
+        return ratio_text(self.ratio)
+
+    @property
+    def diverged(self) -> bool:
+        return math.isinf(self.value)
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,13 @@ class Search:
     @property
     def best(self) -> Tried:
         """The finished trial with the highest value; the earliest of equal ones."""
-        return self.ranked()[0]
+        best = self.ranked()[0]
+        if best.diverged:
+            raise UserError(
+                "search: expected a ratio whose training does not diverge, found none in"
+                f" {len(self.tried)} trials; look at the data or lower optimizer.lr"
+            )
+        return best
 
     def ranked(self) -> list[Tried]:
         """Return the finished trials, best first, and then the pruned ones, best first."""
@@ -200,28 +213,52 @@ def _pruner(plan: Plan, space: RatioSpace) -> "BasePruner":
 
 
 def _run_trial(plan: Plan, space: RatioSpace, study: SharedStudy, trial: "Trial") -> float:
-    from optuna import TrialPruned
-
     with study.locked():  # each worker samples with knowledge of the others' ratios
         ratio = space.suggest(trial)
     config = plan.trial_config(space.canonical(ratio))
     folder = trial_folder(plan, trial.number)
-    title = f"trial {trial.number}, {':'.join(map(str, ratio.values()))}"
+    title = f"trial {trial.number}, {ratio_text(ratio)}"
     reporter = Reporter(trial, config, plan.settings.prune)
+    return run_in_trial(plan, trial, config, folder, title, [reporter])
+
+
+def run_in_trial(
+    plan: Plan,
+    trial: "Trial",
+    config: RunConfig,
+    folder: Path,
+    title: str,
+    watchers: Sequence[Watcher] = (),
+) -> float:
+    """Train, store the cost in the trial, and return the objective.
+
+    A training that diverges is the worst of all; raised, its error would end the study, and
+    resuming the study would raise it again.
+    """
+    from optuna import TrialPruned
+
     try:
-        finished = plan.runner.run(config, folder, title, [reporter])
+        value = plan.runner.run(config, folder, title, watchers).objective
     except TrialPruned:
         _close_trial(trial, folder)
         raise
+    except DivergedError as error:
+        log.warning("%s diverged: %s", title, error.reason)
+        value = -math.inf
     _close_trial(trial, folder)
-    assert finished.objective is not None
-    return finished.objective
+    assert value is not None
+    return value
 
 
 def _close_trial(trial: "Trial", folder: Path) -> None:
     """Store the cost of a trial and remove its checkpoints, which would fill the disk."""
     StageCost.of_run(folder).store(trial)
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+
+
+def ratio_text(ratio: Mapping[str, int]) -> str:
+    """Return the ratio as the papers write it, such as 4:0:1."""
+    return ":".join(map(str, ratio.values()))
 
 
 def trial_folder(plan: Plan, number: int) -> Path:
@@ -258,5 +295,7 @@ class Reporter(Watcher):
         if step not in self._reported:
             self._reported.add(step)
             self._trial.report(objective_value(objective, scores), step)
-        if self._prune and step < self._config.length and self._trial.should_prune():
+        # Optuna decides by the last report, which a resumed run may still have to come to.
+        is_latest = step == max(self._reported)
+        if self._prune and is_latest and step < self._config.length and self._trial.should_prune():
             raise TrialPruned(f"step {step}")

@@ -144,6 +144,8 @@ class Plan:
             key: list(value) if isinstance(value, tuple) else value
             for key, value in asdict(self.settings).items()
         }
+        if self.settings.without != "search":
+            del settings["trials"]  # a finished search can have more; another grid is another study
         names = {"primary": self.primary, "candidates": list(self.candidates)}
         return {**shared, **settings, **names}
 
@@ -202,6 +204,11 @@ def checked_plan(plan: Plan) -> Plan:
         raise UserError(
             f"candidates: expected at least one task beside the primary {plan.primary}, each named "
             f"once, found {', '.join(candidates) or 'none'}"
+        )
+    if plan.config.seed in plan.seeds:
+        raise UserError(
+            f"seeds: expected others than {plan.config.seed}, the seed of the search, because the"
+            f" ratio was chosen for its score with it, found {', '.join(map(str, plan.seeds))}"
         )
     tasks = [entries[name] for name in (plan.primary, *candidates)]
     values = {"tasks": tasks, "objective": _objective(plan)}

@@ -1,6 +1,6 @@
-"""Stage 1, which selects the candidates that help, and the final training with the best ratio."""
+"""Stage 1, which selects the candidates that help, and the final trainings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -10,11 +10,12 @@ from taskmix.errors import UserError
 from taskmix.journal import Step, read_latest
 from taskmix.policies import Outcome, Thompson, Utility
 from taskmix.policies.thompson import helpful
-from taskmix.studies.autosem.search import Search, trial_folder
+from taskmix.search.ratios import Ratio
+from taskmix.studies.autosem.search import Search, ratio_text, run_in_trial
 from taskmix.studies.autosem.settings import Plan, StageCost
 from taskmix.studies.shared_study import KEY, SharedStudy
 from taskmix.studies.storage import Storage
-from taskmix.training.folder import JOURNAL, SCORES
+from taskmix.training.folder import JOURNAL
 
 if TYPE_CHECKING:
     from optuna.trial import Trial
@@ -40,16 +41,18 @@ class SelectedTasks:
 
 @dataclass(frozen=True)
 class FinalRun:
-    """A training with the best ratio.
+    """A training with the best ratio, or with the primary alone.
 
     Args:
-        seed: of the run.
+        seed: of the run; none of the search.
+        ratio: by task, its mini-batches in a cycle.
         folder: of the run; its `model` is the trained model.
-        value: of the objective.
-        spent: the cost of the run; zero where it is the run of the best trial.
+        value: of the objective; minus infinity if it diverged.
+        spent: the cost of the run.
     """
 
     seed: int
+    ratio: Ratio
     folder: Path
     value: float
     spent: StageCost
@@ -104,41 +107,36 @@ def _auxiliaries(plan: Plan, utilities: Sequence[Utility]) -> tuple[str, ...]:
 
 
 def train_finals(plan: Plan, search: Search, storage: Storage) -> list[FinalRun]:
-    """Train with the best ratio and each seed; finished runs are read."""
+    """Train with the best ratio and with the primary alone, each with each seed.
+
+    Finished runs are read.
+    """
+    alone = {plan.primary: 1} | dict.fromkeys(search.space.auxiliaries, 0)
+    ratios = {ratio_text(ratio): ratio for ratio in (search.best.ratio, alone)}
+    runs = {f"{text}/seed-{seed}": (text, seed) for text in ratios for seed in plan.seeds}
     study = SharedStudy(storage, plan.study_name("final"))
-    study.check_settings(plan.study_settings() | {"ratio": dict(search.best.ratio)})
-    seeds = {f"seed-{seed}": seed for seed in plan.seeds}
-    study.add_trials({key: {} for key in seeds})
-    study.run_trials(partial(_run_final, plan, search, seeds), list(seeds))
+    study.check_settings(plan.study_settings())
+    study.add_trials({key: {} for key in runs})
+
+    def run_final(trial: "Trial") -> float:
+        text, seed = runs[trial.user_attrs[KEY]]
+        config = plan.ratio_config(ratios[text], seed)
+        title = f"final {text}, seed {seed}"
+        return run_in_trial(plan, trial, config, _final_folder(plan, text, seed), title)
+
+    study.run_trials(run_final, list(runs))
     trials = study.finished_trials()
     return [
         FinalRun(
             seed,
-            _final_folder(plan, search, seed),
-            trials[key].value or 0.0,
+            ratios[text],
+            _final_folder(plan, text, seed),
+            trials[key].values[0],
             StageCost.of_trial(trials[key]),
         )
-        for key, seed in seeds.items()
+        for key, (text, seed) in runs.items()
     ]
 
 
-def _run_final(plan: Plan, search: Search, seeds: Mapping[str, int], trial: "Trial") -> float:
-    seed = seeds[trial.user_attrs[KEY]]
-    folder = _final_folder(plan, search, seed)
-    free = _is_best_trial(plan, seed) and (folder / SCORES).exists()
-    config = plan.ratio_config(search.best.ratio, seed)
-    finished = plan.runner.run(config, folder, f"final, seed {seed}")
-    (StageCost() if free else StageCost.of_run(folder)).store(trial)
-    assert finished.objective is not None
-    return finished.objective
-
-
-def _final_folder(plan: Plan, search: Search, seed: int) -> Path:
-    if _is_best_trial(plan, seed):
-        return trial_folder(plan, search.best.number)
-    return plan.out / "final" / f"seed-{seed}"
-
-
-def _is_best_trial(plan: Plan, seed: int) -> bool:
-    """Whether the final run is the run of the best trial: it had this seed and all the budget."""
-    return seed == plan.config.seed and plan.settings.trial_budget == 1
+def _final_folder(plan: Plan, ratio: str, seed: int) -> Path:
+    return plan.out / "final" / ratio.replace(":", "-") / f"seed-{seed}"
