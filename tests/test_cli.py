@@ -723,14 +723,18 @@ def test_autosem_says_what_helps_in_what_ratio_and_at_what_price(
     file = write_project(tmp_path)
     words = ("autosem", file, "--primary", "mood", "--rounds", "4", "--batches", "1")
     words += ("--trials", "3", "--initial", "2", "--out", tmp_path / "study")
-    said = taskmix(*words, "--quiet")
+    said = taskmix(*words, "--quiet", "--seeds", "7")
     assert said.code == 0
-    said = taskmix(*words, "--seeds", "1,2")
+    said = taskmix(*words, "--trials", "4", "--seeds", "7,8")
     assert said.code == 0
     assert "utility" in said.out
     assert "steps were spent" in said.out
-    assert (tmp_path / "study" / "report.html").exists()
-    assert (tmp_path / "study" / "final" / "seed-2" / "model").is_dir()
+    page = tmp_path / "study" / "report.html"
+    written = page.read_bytes()
+    assert list((tmp_path / "study" / "final").glob("*/seed-8/model"))
+    page.unlink()
+    assert taskmix("report", tmp_path / "study").code == 0
+    assert page.read_bytes() == written
 
 
 @pytest.mark.parametrize(
@@ -740,6 +744,8 @@ def test_autosem_says_what_helps_in_what_ratio_and_at_what_price(
         (("--primary", "mood", "--candidates", "mood"), "candidates: expected at least one task"),
         (("--primary", "mood", "--candidates", ""), "--candidates: expected at least one value"),
         (("--primary", "mood", "--storage", "ftp://x"), "storage: expected a URL"),
+        (("--primary", "mood", "--storage", "postgresql://h:port/x"), "storage: expected a URL"),
+        (("--primary", "mood", "--seeds", "1,2"), "seeds: expected others than 1"),
     ],
 )
 def test_autosem_refuses_bad_input_in_one_sentence(
