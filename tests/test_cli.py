@@ -242,6 +242,26 @@ def test_a_comparison_at_equal_compute_tells_differences_to_its_baseline(
     assert "Differences to learned" in (tmp_path / "study" / "report.html").read_text()
 
 
+def test_a_comparison_is_printed_for_other_programs(
+    taskmix: Taskmix, project: Path, tmp_path: Path
+) -> None:
+    slow = "{as: slow, optimizer: {lr: 1.0e-6}}"
+    words = ("compare", project, "--out", tmp_path / "study", "--seeds", "1,2")
+    words += ("--policies", f"random, {slow}, single", "--baseline", "single", "--quiet")
+    said = taskmix(*words, "--format", "json")
+    assert said.code == 0, said.err
+    values = json.loads(said.out)
+    assert list(values["contestants"]) == ["random", "slow", "single"]
+    assert values["verdict"]["sentence"]
+    rows = taskmix(*words, "--format", "csv").out.splitlines()
+    assert len(rows) == 1 + 3 * 2 * 2
+    text = taskmix(*words, "--format", "markdown").out
+    assert "| task | random | slow | single |" in text
+    assert values["verdict"]["sentence"] in text
+    assert taskmix("report", tmp_path / "study").code == 0
+    assert not list((tmp_path / "study").rglob("checkpoints"))
+
+
 def test_a_plan_says_what_its_budget_counts(taskmix: Taskmix, project: Path) -> None:
     said = taskmix("plan", project, "--set", "budget.count=compute").out
     assert "Budget: as many examples passed forward and backward as in 6 steps, batches" in said
@@ -255,7 +275,7 @@ def test_a_plan_says_what_its_budget_counts(taskmix: Taskmix, project: Path) -> 
     ("words", "sentences"),
     [
         (("--policies", "random,randm"), ["compare: ", "unknown policy 'randm'", "'random'"]),
-        (("--policies", "{eta: 1}"), ["compare: ", "expected a name"]),
+        (("--policies", "{eta: 1}"), ["compare: expected the key name", "found eta"]),
         (("--policies", "3"), ["compare: "]),
         (("--policies", ""), ["--policies", "expected at least one value"]),
         (("--policies", "[random"), ["--policies", "expected YAML"]),

@@ -1,5 +1,7 @@
 """Tables as data: results return them, the terminal and the HTML page render them."""
 
+import csv
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -68,6 +70,40 @@ class Table:
         note = f"The first {count} of {len(self.rows)} rows; the report has all of them."
         return replace(self, rows=self.rows[:count], totals=0, notes=(*self.notes, note))
 
+    def markdown(self) -> str:
+        r"""Return the table as Markdown, with its title and notes.
+
+        >>> print(Table([Column("a|b"), Column("n", ".1f")], [["x", 1.0]], "Numbers").markdown())
+        **Numbers**
+        <BLANKLINE>
+        | a\|b | n |
+        |---|---:|
+        | x | 1.0 |
+        <BLANKLINE>
+        """
+        lines = [[column.heading for column in self.columns], *self.texts()]
+        head, *rows = (f"| {' | '.join(_escaped(cell) for cell in line)} |" for line in lines)
+        rule = ["---" if k == 0 or c.left else "---:" for k, c in enumerate(self.columns)]
+        title = [f"**{self.title}**", ""] if self.title else []
+        notes = [line for note in self.notes for line in ("", note)]
+        return "\n".join([*title, head, f"|{'|'.join(rule)}|", *rows, *notes, ""])
+
+    def csv(self) -> str:
+        """Return the values as comma-separated rows below the headings.
+
+        >>> print(Table([Column("task"), Column("n")], [["a,b", 0.25]]).csv(), end="")
+        task,n
+        "a,b",0.25
+        """
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow([column.heading for column in self.columns])
+        writer.writerows(
+            [cell.value if isinstance(cell, TableCell) else cell for cell in row]
+            for row in self.rows
+        )
+        return text.getvalue()
+
     def __str__(self) -> str:
         lines = [[column.heading for column in self.columns], *self.texts()]
         widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
@@ -79,6 +115,10 @@ class Table:
             ).rstrip()
             for line in lines
         )
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("|", r"\|")
 
 
 def hundredths(score: float) -> str:

@@ -63,7 +63,7 @@ def study(out: Path, settings: AutosemSettings = TINY, **options: Any) -> Autose
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[AutosemResult, Path]:
     """A study that nothing interrupts."""
     folder = tmp_path_factory.mktemp("study")
-    return study(folder, seeds=[7, 8]), folder
+    return study(folder, seeds=[7, 8], keep_checkpoints=True), folder
 
 
 def test_stage_1_is_one_thompson_run_of_rounds_times_batches(whole: Any) -> None:

@@ -8,7 +8,9 @@ import pytest
 from taskmix.config import Objective, RunConfig, build_decider
 from taskmix.errors import UserError
 from taskmix.run_info import RunInfo
-from taskmix.studies.compare import MAX_NAME, Comparison, compare, label
+from taskmix.studies.compare import compare
+from taskmix.studies.comparison import Comparison
+from taskmix.studies.contestants import MAX_NAME, label
 from taskmix.training.folder import Finished, Scores
 
 
@@ -150,7 +152,7 @@ def test_a_comparison_grows_by_seeds_and_contestants_under_the_settings_of_its_f
 ) -> None:
     compare(RUN, ["random"], [1], tmp_path)
     grown = compare(RUN | {"policy": "task_size", "seed": 9}, ["task_size"], [1, 2], tmp_path)
-    assert [len(runs) for runs in grown.runs.values()] == [2]
+    assert [len(runs) for runs in grown.runs.values()] == [2]  # nothing was written by the first
     ran = len(called)
     with pytest.raises(UserError, match=r"compare\.yaml: expected budget\.steps as it was"):
         compare(RUN | {"budget": {"steps": 7}}, ["exp3s"], [3], tmp_path)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom, ttest_rel
 
 from taskmix.rng import stream
-from taskmix.studies.compare import Comparison
+from taskmix.studies.comparison import Comparison
 from taskmix.studies.paired import (
     Difference,
     differences,

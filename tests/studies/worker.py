@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from taskmix.config import RunConfig
 from taskmix.records import UnitRecord
-from taskmix.studies.compare import Comparison, compare
+from taskmix.studies.compare import compare
+from taskmix.studies.comparison import Comparison
 
 if TYPE_CHECKING:
     from taskmix.studies.autosem import AutosemResult

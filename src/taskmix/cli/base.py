@@ -56,6 +56,10 @@ StorageOption = Annotated[
         help="postgresql://... that several machines share, or sqlite:///PATH.",
     ),
 ]
+KeepOption = Annotated[
+    bool,
+    typer.Option("--keep-checkpoints", help="Keep the last checkpoint of finished runs."),
+]
 WorkersOption = Annotated[int, typer.Option(min=1, help="Processes on this machine.")]
 
 

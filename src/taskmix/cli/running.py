@@ -110,7 +110,7 @@ def print_result(result: "Finished", folder: Path, quiet: bool) -> None:
     from taskmix.report.page import write_run_report
     from taskmix.report.run_body import run_table, run_verdict
     from taskmix.report.run_data import read_run
-    from taskmix.studies.compare import unit_of
+    from taskmix.studies.comparison import unit_of
     from taskmix.studies.paired import LOSSES
     from taskmix.training.folder import config_of
 

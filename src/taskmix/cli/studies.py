@@ -1,5 +1,6 @@
 """Commands for studies, which are several runs with a purpose, and for their reports."""
 
+import json
 import os
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -11,6 +12,7 @@ import typer
 
 from taskmix.cli.base import (
     DataOption,
+    KeepOption,
     QuietOption,
     RunFile,
     RunFolder,
@@ -28,6 +30,7 @@ from taskmix.errors import UserError
 
 if TYPE_CHECKING:
     from taskmix.config import RunConfig
+    from taskmix.studies.comparison import Comparison
 
 MAX_TRIALS = 10
 """Mixing ratios in the table of the terminal; the report has all of them."""
@@ -57,18 +60,22 @@ def demo(
         "demo",
     )
     policies = ["random", "task_size", {"name": "temperature", "temperature": 2}]
-    _compare(config, policies, [1], to, quiet)
+    _print_comparison(_compare(config, policies, [1], to, quiet), to)
 
 
 @command(
     "taskmix compare small-glue.yaml --policies random,task_size --seeds 1,2,3,4,5",
     'taskmix compare glue.yaml --policies "random, {name: temperature, temperature: 2, as: warm}"',
     "taskmix compare small-glue.yaml --policies random,exp3s --equal compute --baseline random",
-    "taskmix compare small-glue.yaml --policies random,task_size --workers 2",
+    'taskmix compare g.yaml --policies "random, {as: slow, optimizer: {lr: 1e-6}}, single"',
+    "taskmix compare small-glue.yaml --policies random,task_size --workers 2 --format json",
 )
 def compare(
     file: RunFile,
-    policies: Annotated[str, typer.Option(help="Names or YAML mappings, separated by commas.")],
+    policies: Annotated[
+        str,
+        typer.Option(help="Names or YAML mappings, separated by commas; single: each task alone."),
+    ],
     seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "1",
     equal: Annotated[
         Literal["steps", "examples", "compute"] | None,
@@ -78,7 +85,12 @@ def compare(
         str | None,
         typer.Option(help="The policy that the others are compared with; default: the first."),
     ] = None,
+    style: Annotated[
+        Literal["text", "markdown", "csv", "json"],
+        typer.Option("--format", help="text also writes a report; csv: a row a run and task."),
+    ] = "text",
     to: StudyFolder = None,
+    keep: KeepOption = False,
     workers: WorkersOption = 1,
     sets: Sets = None,
     data: DataOption = None,
@@ -86,8 +98,10 @@ def compare(
 ) -> None:
     """Run several policies at the same budget and compare their scores.
 
-    `as` gives a policy a short name. Differences to the baseline are paired by seed; with two or
-    more seeds they have intervals and a test.
+    `as` gives a policy a short name; with other keys of a run file, it makes a contestant that
+    differs in them. Differences to the baseline are paired by seed; with two or more seeds they
+    have intervals and a test. More seeds and contestants extend a study; the tables have all runs
+    of its folder.
     """
     from taskmix import config as configs
     from taskmix.config.overrides import policy_from
@@ -97,7 +111,18 @@ def compare(
         config = configs.with_sets(config, [f"budget.count={equal}"])
     deciders = [policy_from(entry, file.parent) for entry in values_of(policies, "--policies")]
     folder = to or Path("studies") / config.name
-    _compare(config, deciders, seeds_of(config, seeds), folder, quiet, baseline, workers)
+    comparison = _compare(
+        config, deciders, seeds_of(config, seeds), folder, quiet, baseline, workers, keep
+    )
+    if style == "text":
+        _print_comparison(comparison, folder)
+    elif style == "json":
+        print(json.dumps(comparison.to_json(), indent=2))
+    elif style == "csv":
+        print(comparison.runs_table().csv(), end="")
+    else:
+        print(*(table.markdown() for table in comparison.tables()), sep="\n")
+        print(comparison.verdict().sentence)
 
 
 def _compare(
@@ -108,25 +133,33 @@ def _compare(
     quiet: bool,
     baseline: str | None = None,
     workers: int = 1,
-) -> None:
-    from taskmix.report.page import write_comparison_report
+    keep: bool = False,
+) -> "Comparison":
     from taskmix.studies.compare import compare as compare_deciders
+    from taskmix.studies.contestants import SINGLE
 
-    with showing(quiet, workers, len(deciders) * len(seeds)) as view:
-        comparison = compare_deciders(
+    runs = sum(len(config.tasks) if decider == SINGLE else 1 for decider in deciders)
+    with showing(quiet, workers, runs * len(seeds)) as view:
+        return compare_deciders(
             config,
             deciders,
             seeds,
             to,
             baseline=baseline,
             workers=workers,
+            keep_checkpoints=keep,
             watch=view,
         )
+
+
+def _print_comparison(comparison: "Comparison", folder: Path) -> None:
+    from taskmix.report.page import write_report
+
     print_tables(comparison.tables())
     out.print(comparison.verdict().sentence, soft_wrap=True)
-    print_report(
-        lambda: write_comparison_report(comparison.folders, to, config.name, comparison.baseline)
-    )
+    # Single-task trainings have no common journal to draw.
+    baseline = comparison.baseline if comparison.baseline in comparison.folders else None
+    print_report(lambda: write_report(folder, baseline))
 
 
 @command(
@@ -161,6 +194,7 @@ def autosem(
         float, typer.Option(help="The fraction of the budget that each trial gets.")
     ] = 1.0,
     to: StudyFolder = None,
+    keep: KeepOption = False,
     storage: StorageOption = None,
     workers: WorkersOption = 1,
     sets: Sets = None,
@@ -196,6 +230,7 @@ def autosem(
             seeds=seeds_of(config, seeds) if seeds is not None else (),
             storage=storage,
             workers=workers,
+            keep_checkpoints=keep,
             watch=view,
         )
     if quiet:

@@ -14,7 +14,8 @@ from taskmix.report.figures.comparison import DIFFERENCES, LOSS_BANDS, SCORE_BAN
 from taskmix.report.history import Exposure, exposures
 from taskmix.report.run_data import RunData
 from taskmix.report.style import contestant_looks, looks
-from taskmix.studies.compare import Comparison, unit_of
+from taskmix.studies.compare import is_diverged
+from taskmix.studies.comparison import Comparison, unit_of
 from taskmix.studies.looks import read_looks
 from taskmix.studies.paired import LOSSES
 from taskmix.studies.verdict import (
@@ -161,6 +162,11 @@ def _comparison(runs: Runs, baseline: str, objective: Objective | None, out: Pat
         objective,
         {name: [run.history.opening.seed for run, _ in seeds] for name, seeds in scored.items()},
         read_looks(out),
+        {
+            name: seeds_of
+            for name, seeds in runs.items()
+            if (seeds_of := [run.history.opening.seed for run in seeds if is_diverged(run.path)])
+        },
     )
 
 
@@ -188,7 +194,8 @@ def _runs_table(runs: Runs, out: Path) -> Table:
             result, history = run.result, run.history
             score = None if result is None else result.objective if by_loss else result.score
             kept = None if result is None else f"{history.unit} {result.step:,}"
-            done = "yes" if run.finished else "no"
+            unfinished = "diverged" if is_diverged(run.path) else "no"
+            done = "yes" if run.finished else unfinished
             folder = os.path.relpath(run.path, out)
             page = f"{folder}/{REPORT}" if (run.path / REPORT).exists() else f"{folder}/"
             link = TableCell(folder, link=page)

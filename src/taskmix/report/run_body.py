@@ -14,7 +14,7 @@ from taskmix.report.run_data import RunData
 from taskmix.report.style import looks
 from taskmix.report.timeline import training_losses
 from taskmix.report.why import why
-from taskmix.studies.compare import unit_of
+from taskmix.studies.comparison import unit_of
 from taskmix.studies.paired import SCORES
 from taskmix.tables import UNKNOWN, Column, Table, TableCell, Value, duration, hundredths
 from taskmix.tasks.metrics import PERPLEXITY, shown

@@ -1,274 +1,84 @@
 """Compare contestants on the same tasks at the same budget."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from hashlib import blake2b
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from taskmix.config import (
-    OF_MACHINE,
-    Objective,
-    RunConfig,
-    changed,
-    decided_by,
-    dump,
-    parse,
-    read_yaml,
-)
-from taskmix.errors import UserError, unknown
+from taskmix.config import OF_MACHINE, RunConfig, dump, parse, read_yaml
+from taskmix.errors import DivergedError, UserError
 from taskmix.families import FAMILIES
 from taskmix.files import write_whole
+from taskmix.journal import read_latest
+from taskmix.studies.comparison import Comparison
+from taskmix.studies.contestants import (
+    SINGLE,
+    ContestantSpec,
+    Job,
+    check_contestants,
+    contestant_config,
+    jobs_of,
+    label,
+    merged_runs,
+)
 from taskmix.studies.locks import FileLocks
 from taskmix.studies.looks import record_look
-from taskmix.studies.paired import (
-    LOSSES,
-    SCORES,
-    Difference,
-    Unit,
-    differences,
-    how_tested,
-    interval_words,
-    p_words,
-)
-from taskmix.studies.verdict import Verdict, verdict
 from taskmix.studies.workers import Runner, check_same_settings, helpers
-from taskmix.tables import Column, Table, TableCell, Value
+from taskmix.training.folder import JOURNAL, RUN, SCORES, Finished, config_of, finished
 
 if TYPE_CHECKING:
     from torch import nn
 
     from taskmix.tasks.task import Task
-    from taskmix.training.folder import Finished
     from taskmix.training.watching import Watcher
 
 SETTINGS = "compare.yaml"
-"""The run file that all runs of a comparison's folder share, whatever its decider and seed."""
+"""The run file that all runs of a comparison's folder share, whatever the contestant and seed."""
 LOCKS = ".locks"
-MAX_NAME = 80
-"""Characters of a folder's name; the label of a policy with many numbers is too long for one."""
+DIVERGED = "diverged.txt"
+"""In the folder of a run that diverged, the reason; the run is not tried again."""
+log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True)
-class Comparison:
-    """The finished runs of each contestant.
-
-    Args:
-        runs: by contestant, its runs, one a seed, in the same order of seeds.
-        folders: by contestant, their folders.
-        baseline: the contestant that the others are compared with; the first if None.
-        objective: what all runs are for; None means the mean score over all tasks.
-        seeds: by contestant, the seeds of its runs; the same for all contestants if empty.
-        looks: by contestant, the numbers of seeds at which it was tested before.
-    """
-
-    runs: Mapping[str, Sequence["Finished"]]
-    folders: Mapping[str, Sequence[Path]]
-    baseline: str | None = None
-    objective: Objective | None = None
-    seeds: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    looks: Mapping[str, Sequence[int]] = field(default_factory=dict)
-
-    @property
-    def tasks(self) -> list[str]:
-        """The tasks, in order."""
-        return list(next(iter(self.runs.values()))[0].tasks)
-
-    def score(self, policy: str, task: str | None = None) -> list[float]:
-        """By seed, a policy's score on a task; on the average over tasks if None."""
-        return [run.score if task is None else run.tasks[task].score for run in self.runs[policy]]
-
-    @property
-    def unit(self) -> Unit:
-        """How tables give its values."""
-        return unit_of(self.objective)
-
-    def value(self, policy: str, task: str) -> list[float]:
-        """By seed, a policy's score on a task; where runs are for a loss, its loss times -1."""
-        if self.unit is LOSSES:
-            return [-run.tasks[task].loss for run in self.runs[policy]]
-        return self.score(policy, task)
-
-    def outcome(self, policy: str) -> list[float]:
-        """By seed, what a policy is judged by: the objective, else the average over tasks.
-
-        Where no objective is named, each run still has one, but a weighting's is its target's
-        score: deciders of several families are compared by the average.
-        """
-        if self.objective is None:
-            return self.score(policy)
-        return [run.score if run.objective is None else run.objective for run in self.runs[policy]]
-
-    def best(self) -> str:
-        """Return the policy with the highest mean outcome over the seeds."""
-        return max(self.runs, key=lambda policy: mean(self.outcome(policy)))
-
-    def differences(self, task: str | None = None) -> dict[str, Difference]:
-        """Return how much each policy is better than the baseline on a task; in all if None."""
-        scores = {
-            policy: self.outcome(policy) if task is None else self.value(policy, task)
-            for policy in self.runs
-        }
-        by_seed = {
-            policy: dict(zip(self.seeds.get(policy) or range(len(values)), values, strict=True))
-            for policy, values in scores.items()
-        }
-        return differences(by_seed, self._against, self.looks)
-
-    def verdict(self) -> Verdict:
-        """Return who won, by how much, whether it is more than noise, and its cost."""
-        cost = {
-            policy: mean(run.forward + run.backward for run in runs)
-            for policy, runs in self.runs.items()
-        }
-        return verdict(self.differences(), self._against, self.unit, cost)
-
-    def all_differences(self) -> list[tuple[str, dict[str, Difference]]]:
-        """Return the differences in the measure that contestants are judged by, then by task."""
-        measure = "mean" if self.objective is None else self.objective.words
-        by_task = ((task, self.differences(task)) for task in self.tasks)
-        return [(measure, self.differences()), *by_task]
-
-    @property
-    def _against(self) -> str:
-        return self.baseline or next(iter(self.runs))
-
-    def tables(self) -> list[Table]:
-        """Return the scores, and the differences to the baseline if there is anyone to compare."""
-        return [self.scores_table(), *self.differences_tables()]
-
-    def scores_table(self) -> Table:
-        """Return a row for each task: contestants are few, tasks may be many."""
-        unit = self.unit
-        values = [(task, [self.value(name, task) for name in self.runs]) for task in self.tasks]
-        if unit is SCORES:
-            values.append(("mean", [self.score(name) for name in self.runs]))
-        if self.objective is not None:
-            values.append((self.objective.words, [self.outcome(name) for name in self.runs]))
-        rows: list[list[Value]] = [
-            [name, *(unit.spread(seeds) for seeds in row)] for name, row in values
-        ]
-        best = {(i, j) for i, (_, row) in enumerate(values) for j in _best(row)}
-        rows.append(["seeds", *(len(runs) for runs in self.runs.values())])
-        for way in ("forward", "backward"):
-            passed = (mean(getattr(run, way) for run in runs) for runs in self.runs.values())
-            rows.append([f"examples {way}", *passed])
-        return Table(
-            [Column("task"), *(Column(name, ",.0f") for name in self.runs)],
-            rows,
-            "Loss by task" if unit is LOSSES else "Scores",
-            frozenset(best),
-            totals=len(rows) - len(self.tasks),
-        )
-
-    def differences_tables(self) -> list[Table]:
-        """Return the table of differences to the baseline; none if there is nobody to compare."""
-        (name, judged), *by_task = self.all_differences()
-        unit = self.unit
-        if not judged:
-            return []
-        rows: list[list[Value]] = [
-            [
-                row,
-                *(
-                    TableCell(interval_words(each, unit), each.mean)
-                    for each in by_contestant.values()
-                ),
-            ]
-            for row, by_contestant in [*by_task, (name, judged)]
-        ]
-        rows.append(["p", *(TableCell(p_words(each), each.p) for each in judged.values())])
-        rows.append(["seeds", *(each.seeds for each in judged.values())])
-        told = {k for k, each in enumerate(judged.values(), 1) if each.significant}
-        return [
-            Table(
-                [Column(f"{unit.better} {self._against}"), *map(Column, judged)],
-                rows,
-                f"Differences to {self._against}",
-                frozenset((row, k) for row in (len(by_task), len(by_task) + 1) for k in told),
-                totals=3,
-                notes=(how_tested(judged),),
-            )
-        ]
-
-
-def _best(values: Sequence[Sequence[float]]) -> list[int]:
-    """Return the columns with the highest mean, counted from 1; none where all are equal."""
-    means = [mean(seeds) for seeds in values]
-    best = [k for k, value in enumerate(means, 1) if value == max(means)]
-    return best if len(best) < len(means) else []
-
-
-def unit_of(objective: Objective | None) -> Unit:
-    """Return how tables of runs with this objective give their values."""
-    return LOSSES if objective is not None and objective.measure == "loss" else SCORES
-
-
-def label(decider: Mapping[str, Any]) -> str:
-    """Return a decider's name in tables: the user's, else its name and options.
-
-    >>> label({"name": "temperature", "temperature": 2})
-    'temperature 2'
-    >>> label({"name": "exp3s", "eta": 0.1, "epsilon": 0.05})
-    'exp3s eta 0.1, epsilon 0.05'
-    >>> label({"name": "temperature", "temperature": 2, "as": "warm"})
-    'warm'
-    """
-    if "as" in decider:
-        return str(decider["as"])
-    name = str(decider["name"])
-    options = [
-        str(value) if key == name else f"{key} {value}"
-        for key, value in decider.items()
-        if key != "name"
-    ]
-    return f"{name} {', '.join(options)}".rstrip()
-
-
-@dataclass(frozen=True)
-class Job:
-    """One run of a comparison."""
-
-    label: str
-    config: RunConfig
-    folder: Path
-
-    @property
-    def name(self) -> str:
-        """The run folder's path within the comparison's folder."""
-        return f"{self.folder.parent.name}/{self.folder.name}"
+Result = tuple[Job, Finished | None]
+"""A run, and its scores; None if it diverged."""
 
 
 def compare(
     config: RunConfig | Mapping[str, Any] | str | Path,
-    deciders: Sequence[str | Mapping[str, Any]],
+    deciders: Sequence[ContestantSpec],
     seeds: Sequence[int],
     out: Path | str,
     *,
     baseline: str | None = None,
     workers: int = 1,
+    keep_checkpoints: bool = False,
     model: "Callable[[], nn.Module] | None" = None,
     tasks: "Sequence[Task] | Mapping[str, Task]" = (),
     cache: Path | None = None,
     watch: "Callable[[RunConfig, str], Watcher] | None" = None,
 ) -> Comparison:
-    """Run each decider with each seed at the same budget.
+    """Run each contestant with each seed at the same budget.
 
     Runs that are finished are not run again, so a comparison can be resumed, and extended by seeds
-    and deciders. Several calls with the same folder, on one machine or on several that share a
-    disk, divide the runs among them: each run is locked by the worker that trains it, and the run
-    of a worker that was killed is resumed by another one.
+    and contestants; the result has all runs of the folder. Several calls with the same folder, on
+    one machine or on several that share a disk, divide the runs among them: each run is locked by
+    the worker that trains it, and the run of a worker that was killed is resumed by another one.
+    A run that diverges is reported, and the others go on.
 
     Args:
         config: the configuration that the runs share, as `run` takes it.
-        deciders: policies, selectors or weightings: names, or mappings of a name and options; the
-            option `as` is the name used in tables, pages and folders.
-        seeds: paired: a seed gives every decider the same initial weights and data order.
+        deciders: the contestants. Policies, selectors or weightings: names, or mappings of a name
+            and options; the option `as` is the name used in tables, pages and folders. Or mappings
+            without a name, with `as` and other settings of the run file: `{"as": "conditioned",
+            "model": {"conditional": True}, "policy": "random"}`. Or `"single"`: each task is
+            trained alone, with an equal part of the budget.
+        seeds: paired: a seed gives every contestant the same initial weights and data order.
         out: the folder of the runs.
-        baseline: the decider that the others are compared with, by its name; the first if None.
+        baseline: the contestant that the others are compared with, by its name; the first if None.
         workers: processes on this machine. With more than one, tasks, model and watch are sent to
             other processes: they have to be functions and classes of a module.
+        keep_checkpoints: keep the last checkpoint of finished runs, with which they can be
+            extended; otherwise only their models are kept.
         model: makes the user's own module that each run starts from.
         tasks: tasks made in Python.
         cache: the cache folder, for encoded splits above all.
@@ -277,71 +87,105 @@ def compare(
     from taskmix.training.run import configured
 
     out, shared = Path(out), configured(config, tasks)
-    against = check_contestants(shared, deciders, baseline)
-    jobs = [_job(shared, decider, seed, out) for seed in seeds for decider in deciders]
-    runner, locks = Runner(model, tasks, cache, watch), FileLocks(out / LOCKS)
-    _check_deciders(shared, jobs, runner)
+    contestants = [contestant_config(shared, spec) for spec in deciders]
+    against = check_contestants(contestants, baseline)
+    runner, locks = Runner(model, tasks, cache, watch, keep_checkpoints), FileLocks(out / LOCKS)
+    _check_deciders(shared, contestants, runner)
+    jobs = [job for seed in seeds for each in contestants for job in jobs_of(each, seed, out)]
     with locks.wait(SETTINGS):
         _check_settings(shared, out / SETTINGS)
     with helpers(workers - 1, run_jobs, jobs, runner, locks):
-        finished = run_jobs(jobs, runner, locks)
+        done = run_jobs(jobs, runner, locks)
+    results = [(job, done[job.name]) for job in jobs]
+    return _gathered([*results, *_earlier(out, done)], against, shared, out)
+
+
+def run_jobs(jobs: Sequence[Job], runner: Runner, locks: FileLocks) -> dict[str, Finished | None]:
+    """Run the jobs that no other worker has locked, until all are finished.
+
+    Return the results by the jobs' names; None for a run that diverged.
+    """
+    by_name = {job.name: job for job in jobs}
+    done: dict[str, Finished | None] = {}
+    while remaining := [name for name in by_name if name not in done]:
+        with locks.first_free(remaining) as name:
+            done[name] = _run_job(by_name[name], runner)
+    return done
+
+
+def _run_job(job: Job, runner: Runner) -> Finished | None:
+    title = f"{job.label}, seed {job.config.seed}"
+    if is_diverged(job.folder):
+        return None
+    try:
+        # A run that another worker has finished meanwhile returns its scores at once.
+        return runner.run(job.config, job.folder, title)
+    except DivergedError as error:
+        log.warning("%s diverged: %s", title, error.reason)
+        write_whole(job.folder / DIVERGED, f"{error.reason}\n")
+        return None
+
+
+def is_diverged(folder: Path) -> bool:
+    return (folder / DIVERGED).exists() and not (folder / SCORES).exists()
+
+
+def _earlier(out: Path, known: Collection[str]) -> list[Result]:
+    """Return the results of the folder's other runs."""
+    results: list[Result] = []
+    for path in sorted([*out.glob(f"*/seed-*/{RUN}"), *out.glob(f"{SINGLE}/seed-*/*/{RUN}")]):
+        name = path.parent.relative_to(out).as_posix()
+        is_finished = (path.parent / SCORES).exists()
+        if name not in known and (is_finished or is_diverged(path.parent)):
+            config = config_of(path.parent)
+            job = Job(label(config.decider), config, path.parent, name)
+            results.append((job, finished(path.parent) if is_finished else None))
+    return results
+
+
+def _gathered(results: Sequence[Result], baseline: str, shared: RunConfig, out: Path) -> Comparison:
+    """Return the comparison of all results, with the single-task trainings of a seed as one run."""
+    by_run: dict[tuple[str, int], list[Result]] = {}
+    for job, result in results:
+        by_run.setdefault((job.label, job.config.seed), []).append((job, result))
     runs: dict[str, list[Finished]] = {}
     folders: dict[str, list[Path]] = {}
-    seeds_of: dict[str, list[int]] = {}
-    for job in jobs:
-        runs.setdefault(job.label, []).append(finished[job.name])
-        folders.setdefault(job.label, []).append(job.folder)
-        seeds_of.setdefault(job.label, []).append(job.config.seed)
-    looks = record_look(out, {name: len(seeds) for name, seeds in seeds_of.items()})
-    return Comparison(runs, folders, against, shared.objective, seeds_of, looks)
+    seeds: dict[str, list[int]] = {}
+    seconds: dict[str, list[float]] = {}
+    diverged: dict[str, list[int]] = {}
+    for (name, seed), of_run in by_run.items():
+        parts = [result for _, result in of_run if result is not None]
+        if len(parts) < len(of_run):
+            diverged.setdefault(name, []).append(seed)
+        elif name != SINGLE or len(parts) == len(shared.tasks):
+            runs.setdefault(name, []).append(merged_runs(parts, shared.objective))
+            seeds.setdefault(name, []).append(seed)
+            seconds.setdefault(name, []).append(sum(_seconds(job.folder) for job, _ in of_run))
+            if name != SINGLE:
+                folders.setdefault(name, []).append(of_run[0][0].folder)
+    if not runs:
+        raise UserError(
+            f"compare: expected a run that does not diverge, found {len(results)} that do; look at"
+            " the data or lower optimizer.lr"
+        )
+    looks = record_look(out, {name: len(by_name) for name, by_name in seeds.items()})
+    against = baseline if baseline in runs else next(iter(runs))
+    return Comparison(runs, folders, against, shared.objective, seeds, looks, diverged, seconds)
 
 
-def run_jobs(jobs: Sequence[Job], runner: Runner, locks: FileLocks) -> "dict[str, Finished]":
-    """Run the jobs that no other worker has locked, until all are finished; return the scores."""
-    by_name = {job.name: job for job in jobs}
-    finished: dict[str, Finished] = {}
-    while remaining := [name for name in by_name if name not in finished]:
-        with locks.first_free(remaining) as name:
-            job = by_name[name]
-            title = f"{job.label}, seed {job.config.seed}"
-            # A run that another worker has finished meanwhile returns its scores at once.
-            finished[name] = runner.run(job.config, job.folder, title)
-    return finished
+def _seconds(folder: Path) -> float:
+    path = folder / JOURNAL
+    records = read_latest(path) if path.exists() else []
+    return sum(getattr(record, "seconds", None) or 0.0 for record in records)
 
 
-def check_contestants(
-    config: RunConfig, deciders: Sequence[str | Mapping[str, Any]], baseline: str | None = None
-) -> str:
-    """Return the name of the baseline; raise unless the names of the contestants differ."""
-    contestants = [decided_by(config, each, Path(), "compare").decider for each in deciders]
-    names = [label(each) for each in contestants]
-    if not names:
-        raise UserError("compare: expected at least one contestant, found none")
-    folders = [_folder_name(each) for each in contestants]
-    for name, folder in zip(names, folders, strict=True):
-        if folders.count(folder) > 1:
-            raise UserError(
-                f"compare: expected contestants of different names, found {name} twice; give one "
-                "a name of its own with as"
-            )
-    if baseline is not None and baseline not in names:
-        raise unknown("contestant", baseline, names, "baseline")
-    return baseline if baseline is not None else names[0]
-
-
-def _job(shared: RunConfig, decider: str | Mapping[str, Any], seed: int, out: Path) -> Job:
-    config = changed(decided_by(shared, decider, Path(), "compare"), {"seed": seed}, "compare")
-    folder = out / _folder_name(config.decider) / f"seed-{seed}"
-    return Job(label(config.decider), config, folder)
-
-
-def _check_deciders(config: RunConfig, jobs: Sequence[Job], runner: Runner) -> None:
+def _check_deciders(config: RunConfig, contestants: Sequence[RunConfig], runner: Runner) -> None:
     """Raise if the options of a decider are wrong, hours before its turn comes."""
     from taskmix.config import build_decider
     from taskmix.training.prepare import by_name, run_info_before
 
     info = run_info_before(config, by_name(runner.tasks), runner.cache)
-    for contestant in {job.label: job.config for job in jobs}.values():
+    for contestant in contestants:
         build_decider(contestant, info)
 
 
@@ -360,15 +204,3 @@ def _shared_settings(config: RunConfig) -> dict[str, Any]:
         mode="json", exclude={*FAMILIES, *OF_MACHINE, "seed"}
     )
     return settings
-
-
-def _folder_name(decider: Mapping[str, Any]) -> str:
-    """Return the name of a contestant's folder, the same as in earlier versions."""
-    name = str(decider.get("as", decider["name"]))
-    if "as" not in decider:
-        options = ", ".join(f"{key}={value}" for key, value in decider.items() if key != "name")
-        name += f"({options})" if options else ""
-    plain = "".join(c if c.isalnum() or c in "_-=.," else "-" for c in name).strip("-")
-    if len(plain) <= MAX_NAME:
-        return plain
-    return f"{plain[:MAX_NAME]}-{blake2b(name.encode(), digest_size=4).hexdigest()}"

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import pickle
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taskmix.errors import TaskmixError, UserError
+from taskmix.training.folder import CHECKPOINTS
 from taskmix.training.stopping import stoppable
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ class Runner:
     tasks: "Sequence[Task] | Mapping[str, Task]" = ()
     cache: Path | None = None
     watch: "Callable[[RunConfig, str], Watcher] | None" = None
+    keep_checkpoints: bool = False
 
     def run(
         self, config: "RunConfig", folder: Path, title: str, watchers: "Sequence[Watcher]" = ()
@@ -41,7 +44,7 @@ class Runner:
         from taskmix.training.run import run
 
         view = [self.watch(config, title)] if self.watch is not None else []
-        return run(
+        finished = run(
             config,
             folder,
             model=self.model() if self.model is not None else None,
@@ -50,6 +53,9 @@ class Runner:
             cache=self.cache,
             watchers=[*view, *watchers],
         )
+        if not self.keep_checkpoints:  # with the optimiser's state, they would fill the disk
+            shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+        return finished
 
 
 def check_same_settings(

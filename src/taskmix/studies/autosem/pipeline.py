@@ -287,6 +287,7 @@ def autosem(
     seeds: Sequence[int] = (),
     storage: str | None = None,
     workers: int = 1,
+    keep_checkpoints: bool = False,
     model: "Callable[[], nn.Module] | None" = None,
     tasks: "Sequence[Task] | Mapping[str, Task]" = (),
     cache: Path | None = None,
@@ -313,6 +314,8 @@ def autosem(
         storage: URL of the Optuna storage; an SQLite file in `out` if None.
         workers: processes on this machine. With more than one, tasks, model and watch are sent to
             other processes: they have to be functions and classes of a module.
+        keep_checkpoints: keep the last checkpoint of finished runs, with which they can be
+            extended; otherwise only their models are kept.
         model: makes the user's own module that each run starts from.
         tasks: tasks made in Python.
         cache: the cache folder, for encoded splits above all.
@@ -331,7 +334,7 @@ def autosem(
             storage or default_url(folder),
             tuple(seeds) or tuple(range(shared.seed + 1, shared.seed + 1 + FINAL_SEEDS)),
             settings or AutosemSettings(),
-            Runner(model, tasks, cache, watch),
+            Runner(model, tasks, cache, watch, keep_checkpoints),
         )
     )
     with open_storage(plan.storage):  # before anything is written

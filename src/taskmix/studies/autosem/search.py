@@ -18,7 +18,7 @@ from taskmix.search.ratios import Ratio
 from taskmix.studies.autosem.settings import Plan, StageCost
 from taskmix.studies.shared_study import SharedStudy
 from taskmix.studies.storage import Storage
-from taskmix.training.folder import CHECKPOINTS, Scores
+from taskmix.training.folder import CHECKPOINTS, SCORES, Scores
 from taskmix.training.objective import objective_value
 from taskmix.training.watching import Watcher
 
@@ -251,9 +251,10 @@ def run_in_trial(
 
 
 def _close_trial(trial: "Trial", folder: Path) -> None:
-    """Store the cost of a trial and remove its checkpoints, which would fill the disk."""
+    """Store the cost of a trial; one that was pruned or diverged is not resumed."""
     StageCost.of_run(folder).store(trial)
-    shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+    if not (folder / SCORES).exists():
+        shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
 
 
 def ratio_text(ratio: Mapping[str, int]) -> str:
