@@ -247,16 +247,16 @@ def test_a_comparison_is_printed_for_other_programs(
 ) -> None:
     slow = "{as: slow, optimizer: {lr: 1.0e-6}}"
     words = ("compare", project, "--out", tmp_path / "study", "--seeds", "1,2")
-    words += ("--policies", f"random, {slow}, single", "--baseline", "single", "--quiet")
+    words += ("--policies", f"random, {slow}, alone", "--baseline", "alone", "--quiet")
     said = taskmix(*words, "--format", "json")
     assert said.code == 0, said.err
     values = json.loads(said.out)
-    assert list(values["contestants"]) == ["random", "slow", "single"]
+    assert list(values["contestants"]) == ["random", "slow", "alone"]
     assert values["verdict"]["sentence"]
     rows = taskmix(*words, "--format", "csv").out.splitlines()
     assert len(rows) == 1 + 3 * 2 * 2
     text = taskmix(*words, "--format", "markdown").out
-    assert "| task | random | slow | single |" in text
+    assert "| task | random | slow | alone |" in text
     assert values["verdict"]["sentence"] in text
     assert taskmix("report", tmp_path / "study").code == 0
     assert not list((tmp_path / "study").rglob("checkpoints"))

@@ -43,6 +43,7 @@ def test_a_contestant_may_differ_in_any_setting_of_the_run_file() -> None:
         ({"as": "x", "optimiser": {"lr": 1}}, "compare: x: .*optimiser.* did you mean 'optimizer'"),
         ({"as": "x", "optimizer": {"lr": -1}}, "compare: x: optimizer.lr"),
         ({"as": "a b"}, "as: expected a name"),
+        ({"as": "alone", "policy": "exp3s"}, "as: expected another name than alone"),
     ],
 )
 def test_a_contestant_that_is_none_is_one_sentence(
@@ -54,12 +55,12 @@ def test_a_contestant_that_is_none_is_one_sentence(
 
 
 def test_each_task_alone_has_an_equal_part_of_the_budget(tmp_path: Path) -> None:
-    comparison = compare(RUN, ["single", "random"], [1, 2], tmp_path)
-    parts = sorted((tmp_path / "single" / "seed-2").iterdir())
+    comparison = compare(RUN, ["alone", "random"], [1, 2], tmp_path)
+    parts = sorted((tmp_path / "alone" / "seed-2").iterdir())
     assert [config_of(part).task_names for part in parts] == [["digits/larger"], ["digits/left"]]
     assert {config_of(part).budget.steps for part in parts} == {3}
     alone = {task: s for part in parts for task, s in finished(part).tasks.items()}
-    merged = comparison.runs["single"][1]
+    merged = comparison.runs["alone"][1]
     assert merged.tasks == alone
     assert merged.score == pytest.approx(sum(s.score for s in alone.values()) / 2)
     assert merged.backward == comparison.runs["random"][1].backward == 24
@@ -70,7 +71,7 @@ def test_each_task_alone_has_an_equal_part_of_the_budget(tmp_path: Path) -> None
             random - single
             for random, single in zip(
                 comparison.score("random", "digits/left"),
-                comparison.score("single", "digits/left"),
+                comparison.score("alone", "digits/left"),
                 strict=True,
             )
         )
@@ -108,12 +109,12 @@ def test_a_contestant_that_diverged_with_one_seed_is_never_the_best(tmp_path: Pa
 
 
 def test_a_study_grows_and_shows_all_of_it(tmp_path: Path) -> None:
-    first = compare(RUN, ["random", "single"], [1], tmp_path)
+    first = compare(RUN, ["random", "alone"], [1], tmp_path)
     grown = compare(RUN, ["task_size"], [1, 2], tmp_path)
-    assert grown.seeds == {"task_size": [1, 2], "random": [1], "single": [1]}
+    assert grown.seeds == {"task_size": [1, 2], "random": [1], "alone": [1]}
     assert grown.runs["random"] == first.runs["random"]
-    assert grown.runs["single"] == first.runs["single"]
-    assert list(grown.differences()) == ["random", "single"]
+    assert grown.runs["alone"] == first.runs["alone"]
+    assert list(grown.differences()) == ["alone", "random"]
     more = compare(RUN, ["random"], [2], tmp_path)
     assert more.seeds["random"] == [2, 1]
 

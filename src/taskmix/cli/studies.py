@@ -67,14 +67,16 @@ def demo(
     "taskmix compare small-glue.yaml --policies random,task_size --seeds 1,2,3,4,5",
     'taskmix compare glue.yaml --policies "random, {name: temperature, temperature: 2, as: warm}"',
     "taskmix compare small-glue.yaml --policies random,exp3s --equal compute --baseline random",
-    'taskmix compare g.yaml --policies "random, {as: slow, optimizer: {lr: 1e-6}}, single"',
+    'taskmix compare g.yaml --policies "random, {as: slow, optimizer: {lr: 1.0e-6}}, alone"',
     "taskmix compare small-glue.yaml --policies random,task_size --workers 2 --format json",
 )
 def compare(
     file: RunFile,
     policies: Annotated[
         str,
-        typer.Option(help="Names or YAML mappings, separated by commas; single: each task alone."),
+        typer.Option(
+            help="Names or YAML mappings, separated by commas; alone: each task by itself."
+        ),
     ],
     seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "1",
     equal: Annotated[
@@ -136,9 +138,9 @@ def _compare(
     keep: bool = False,
 ) -> "Comparison":
     from taskmix.studies.compare import compare as compare_deciders
-    from taskmix.studies.contestants import SINGLE
+    from taskmix.studies.contestants import ALONE
 
-    runs = sum(len(config.tasks) if decider == SINGLE else 1 for decider in deciders)
+    runs = sum(len(config.tasks) if decider == ALONE else 1 for decider in deciders)
     with showing(quiet, workers, runs * len(seeds)) as view:
         return compare_deciders(
             config,

@@ -12,7 +12,7 @@ from taskmix.files import write_whole
 from taskmix.journal import read_latest
 from taskmix.studies.comparison import Comparison
 from taskmix.studies.contestants import (
-    SINGLE,
+    ALONE,
     ContestantSpec,
     Job,
     check_contestants,
@@ -70,7 +70,7 @@ def compare(
         deciders: the contestants. Policies, selectors or weightings: names, or mappings of a name
             and options; the option `as` is the name used in tables, pages and folders. Or mappings
             without a name, with `as` and other settings of the run file: `{"as": "conditioned",
-            "model": {"conditional": True}, "policy": "random"}`. Or `"single"`: each task is
+            "model": {"conditional": True}, "policy": "random"}`. Or `"alone"`: each task is
             trained alone, with an equal part of the budget.
         seeds: paired: a seed gives every contestant the same initial weights and data order.
         out: the folder of the runs.
@@ -133,7 +133,7 @@ def is_diverged(folder: Path) -> bool:
 def _earlier(out: Path, known: Collection[str]) -> list[Result]:
     """Return the results of the folder's other runs."""
     results: list[Result] = []
-    for path in sorted([*out.glob(f"*/seed-*/{RUN}"), *out.glob(f"{SINGLE}/seed-*/*/{RUN}")]):
+    for path in sorted([*out.glob(f"*/seed-*/{RUN}"), *out.glob(f"{ALONE}/seed-*/*/{RUN}")]):
         name = path.parent.relative_to(out).as_posix()
         is_finished = (path.parent / SCORES).exists()
         if name not in known and (is_finished or is_diverged(path.parent)):
@@ -157,11 +157,11 @@ def _gathered(results: Sequence[Result], baseline: str, shared: RunConfig, out: 
         parts = [result for _, result in of_run if result is not None]
         if len(parts) < len(of_run):
             diverged.setdefault(name, []).append(seed)
-        elif name != SINGLE or len(parts) == len(shared.tasks):
+        elif name != ALONE or len(parts) == len(shared.tasks):
             runs.setdefault(name, []).append(merged_runs(parts, shared.objective))
             seeds.setdefault(name, []).append(seed)
             seconds.setdefault(name, []).append(sum(_seconds(job.folder) for job, _ in of_run))
-            if name != SINGLE:
+            if name != ALONE:
                 folders.setdefault(name, []).append(of_run[0][0].folder)
     if not runs:
         raise UserError(

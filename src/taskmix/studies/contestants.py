@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 MAX_NAME = 80
 """Characters of a folder's name; the label of a policy with many numbers is too long for one."""
-SINGLE = "single"
+ALONE = "alone"
 """The contestant that trains each task alone, with an equal part of the budget."""
+_ALONE = {"name": "random", "as": ALONE}
 _SHARED = ("tasks", "budget", "objective", "seed", "name")
 """Settings that no contestant may change."""
 
@@ -65,8 +66,8 @@ def contestant_config(config: RunConfig, spec: ContestantSpec) -> RunConfig:
     >>> other.optimizer.lr, other.policy
     (1e-06, {'name': 'worth', 'as': 'slow'})
     """
-    if spec == SINGLE:
-        return decided_by(config, {"name": "random", "as": SINGLE}, Path(), "compare")
+    if spec == ALONE:
+        return decided_by(config, _ALONE, Path(), "compare")
     if not isinstance(spec, Mapping) or "name" in spec:
         return decided_by(config, spec, Path(), "compare")
     changes = dict(spec)
@@ -99,6 +100,13 @@ def _merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
 def check_contestants(contestants: Sequence[RunConfig], baseline: str | None = None) -> str:
     """Return the name of the baseline; raise unless the names of the contestants differ."""
     names = [label(config.decider) for config in contestants]
+    if any(
+        name == ALONE and config.decider != _ALONE
+        for name, config in zip(names, contestants, strict=True)
+    ):
+        raise UserError(
+            f"compare: as: expected another name than {ALONE}, which is each task alone"
+        )
     if not names:
         raise UserError("compare: expected at least one contestant, found none")
     folders = [folder_name(config.decider) for config in contestants]
@@ -118,7 +126,7 @@ def jobs_of(contestant: RunConfig, seed: int, out: Path) -> list[Job]:
     config = changed(contestant, {"seed": seed}, "compare")
     name = label(config.decider)
     folder = f"{folder_name(config.decider)}/seed-{seed}"
-    if name != SINGLE:
+    if name != ALONE:
         return [Job(name, config, out / folder, folder)]
     # Numbered, because the plain names of two tasks may be equal.
     paths = {task: f"{folder}/{k}-{_plain(task)}" for k, task in enumerate(config.task_names, 1)}
