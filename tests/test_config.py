@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,16 +29,25 @@ def refusal(**values: Any) -> str:
 
 def test_everything_has_a_default_but_the_tasks() -> None:
     config = parse({"tasks": ["a"]}, "my.yaml")
-    assert config.policy == {"name": "worth"}
+    assert config.policy == {"name": "aimed"}
     with pytest.raises(UserError, match=r"my\.yaml: tasks: expected a value, found none"):
         parse({}, "my.yaml")
     assert refusal(tasks=[]) == "my.yaml: tasks: expected at least one task, found none"
 
 
+def test_without_an_objective_the_default_is_uniform_apart_from_repetition() -> None:
+    config = parse({"tasks": ["a", "b"]}, "my.yaml")
+    assert build_decider(config, replace(FACTS, steps=1)).probabilities().tolist() == [0.5, 0.5]
+    a, b = build_decider(config, replace(FACTS, steps=1000)).probabilities()
+    assert a > b  # b has fewer examples, which would be repeated more often
+    discount = np.exp(-(np.array([a * 8000 / 30, b * 8000 / 10]) - 1) / 15)
+    assert np.array([a, b]) == pytest.approx(discount / discount.sum(), abs=1e-6)
+
+
 def test_with_an_objective_the_default_draws_what_counts() -> None:
     said = {"tasks": ["a", "b"], "objective": "a"}
     config = parse(said, "my.yaml")
-    assert config.policy == {"name": "worth"}
+    assert config.policy == {"name": "aimed"}
     policy = build_decider(config, replace(FACTS, steps=1, objective=("a",)))
     assert policy.probabilities().tolist() == [0.95, 0.05]
     assert parse({**said, "policy": "random"}, "my.yaml").policy == {"name": "random"}

@@ -8,8 +8,10 @@ import torch
 from torch.utils.data import TensorDataset
 
 import taskmix
+from taskmix.config import RunConfig, build_decider
 from taskmix.errors import UserError
 from taskmix.mixing import Mixed, Mixer, Tally, collate_by
+from taskmix.run_info import RunInfo
 
 SETS = {"a": TensorDataset(torch.arange(40)), "b": TensorDataset(torch.arange(100, 160))}
 
@@ -70,3 +72,12 @@ def test_policies_that_need_dear_signals_are_refused_in_hosts(
         f"policy {policy.name}: expected one that learns from what is measured here, found one "
         f"that needs {signal}"
     )
+
+
+@pytest.mark.parametrize("objective", [None, "a"])
+def test_the_default_policy_of_a_run_is_accepted_in_hosts(objective: str | None) -> None:
+    config = RunConfig(tasks=["a", "b"], objective=objective)
+    info = RunInfo({"a": 4, "b": 4}, steps=9, batch=2, objective=("a",) if objective else ())
+    policy = build_decider(config, info)
+    assert isinstance(policy, taskmix.Policy)
+    Tally(Mixer(policy, {"a": 4, "b": 4}, 2, seed=1))

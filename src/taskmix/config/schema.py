@@ -172,7 +172,7 @@ class Resolved(Section):
 TRACKERS = ("tensorboard", "wandb", "mlflow", "trackio")
 OF_MACHINE = ("data", "device", "code", "track")
 """Keys in which the runs of a study may differ from machine to machine."""
-DEFAULT_POLICY = "worth"
+DEFAULT_POLICY = "aimed"
 """The policy of a run that names no decider."""
 _KEYS: dict[str, Any] = dict.fromkeys(FAMILIES, (dict[str, Any] | None, None))
 _Deciders: Any = create_model("_Deciders", __base__=Section, **_KEYS)
@@ -189,7 +189,7 @@ class RunConfig(_Deciders):  # type: ignore[misc]
         tasks: names of the catalogue, tasks made in Python, or mappings that describe a task.
         model: the model to train.
         policy: the policy that draws the task of each batch; or `selection`, or `weighting`. If
-            none is named, the policy is `worth`.
+            none is named, the policy is `aimed`.
         budget: the training budget.
         optimizer: the optimiser and its learning rates.
         objective: the value to optimise; None means the mean score over all tasks, for a weighting
@@ -211,7 +211,7 @@ class RunConfig(_Deciders):  # type: ignore[misc]
 
     >>> config = RunConfig(tasks=["digits/left", "digits/right"], budget={"steps": 50})
     >>> config.policy, config.budget.batch
-    ({'name': 'worth'}, 16)
+    ({'name': 'aimed'}, 16)
     """
 
     name: str = Field(default="run", pattern=f"^{NAME}$")
