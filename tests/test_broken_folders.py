@@ -14,7 +14,8 @@ from taskmix.report.page import write_run_report
 from taskmix.training.change import change_tasks
 from taskmix.training.folder import finished
 
-GARBAGE = ["", "{", "[]", "null", "5", '"x"', '{"a": 1}']
+DEEP = "[" * 5000 + "]" * 5000
+GARBAGE = ["", "{", "[]", "null", "5", '"x"', '{"a": 1}', DEEP]
 Change = Callable[[dict[str, Any]], Any]
 
 
@@ -145,6 +146,65 @@ def test_no_number_of_a_state_changes_in_silence(folder: Path) -> None:
             library.resume(folder)
     path.write_text(before)
     library.resume(folder)
+
+
+@pytest.mark.parametrize("name", ["step-²", "step-x", "step-"])
+def test_another_folder_among_the_checkpoints_is_left_alone(name: str, folder: Path) -> None:
+    (folder / "checkpoints" / name).mkdir()
+    assert library.resume(folder, steps=6).step == 6
+    assert (folder / "checkpoints" / name).is_dir()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *GARBAGE,
+        {"step": "x"},
+        {"step": True},
+        {"step": -1},
+        {"step": 1e300},
+        {"run": 5},
+        {"run": "- 1"},
+        {"journal": "a", "line": "x"},
+        {"journal": -1, "line": "x"},
+        {"journal": 10**9, "line": "x"},
+        {"line": 5},
+    ],
+    ids=lambda change: str(change)[:30],
+)
+def test_a_wrong_change_of_a_run_is_named_and_changes_nothing(change: Any, folder: Path) -> None:
+    whole = {"step": 4, "run": (folder / "run.yaml").read_text()}
+    text = change if isinstance(change, str) else json.dumps(whole | change)
+    (folder / "change.json").write_text(text)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(UserError, match=r"change.json: expected "):
+        library.resume(folder)
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def rewrite(path: Path, change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> None:
+    records = [change(json.loads(line)) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records if record))
+
+
+@pytest.mark.parametrize("seconds", [1e308, -1.0])
+def test_a_duration_that_no_step_has_is_named(seconds: float, folder: Path) -> None:
+    rewrite(folder / "journal.jsonl", lambda d: d | ({"seconds": seconds} if "p" in d else {}))
+    with pytest.raises(UserError, match=r"line 3: expected a record, found a duration of"):
+        write_run_report(folder)
+
+
+def test_a_journal_without_shares_is_named(folder: Path) -> None:
+    rewrite(folder / "journal.jsonl", lambda d: None if d["kind"] == "shares" else d)
+    with pytest.raises(UserError, match="expected the distribution before the first draw"):
+        write_run_report(folder)
+
+
+def test_a_journal_nested_too_deeply_is_named(folder: Path) -> None:
+    path = folder / "journal.jsonl"
+    path.write_text(path.read_text() + DEEP + "\n")
+    with pytest.raises(UserError, match=r"expected a record, found JSON that is nested too deeply"):
+        write_run_report(folder)
 
 
 def test_a_changed_run_file_is_noticed_by_every_way_to_go_on(folder: Path) -> None:

@@ -29,6 +29,8 @@ MAX_FULL_TASKS = 64
 """Tasks up to which every change of the distribution is written."""
 MAX_STEPS = 1 << 50
 """No run has more steps; arrays of them would not be exact either."""
+MAX_SECONDS = 1e10
+"""No record took longer: 300 years."""
 log = logging.getLogger(__name__)
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
@@ -356,6 +358,9 @@ def _check(record: Record, opening: Opening | None) -> None:
     step = getattr(record, "step", 0)
     if not 0 <= step < MAX_STEPS:
         raise ValueError(f"the step {step}")
+    seconds = getattr(record, "seconds", None)
+    if seconds is not None and not 0 <= seconds < MAX_SECONDS:
+        raise ValueError(f"a duration of {seconds} seconds")
     match record:
         case Step(task=task, p=p):
             if task not in opening.tasks:

@@ -578,6 +578,16 @@ def test_a_restarted_launch_goes_on_and_a_first_one_does_not(
         run(toy(seed=2), tmp_path / "run", tasks=toys)
 
 
+@pytest.mark.parametrize("name", ["WORLD_SIZE", "RANK", "LOCAL_RANK"])
+def test_a_launch_without_numbers_is_refused(
+    name: str, monkeypatch: pytest.MonkeyPatch, toys: Toys, toy: Callable[..., Any], tmp_path: Path
+) -> None:
+    monkeypatch.setenv(name, "abc")
+    with pytest.raises(UserError, match=f"^{name}: expected a number in the environment, found"):
+        run(toy(), tmp_path / "run", tasks=toys)
+    assert not (tmp_path / "run").exists()
+
+
 KILLER = '''
 import os, signal
 from taskmix.policies import Exp3S

@@ -167,7 +167,10 @@ def _read_change(folder: Path) -> _Change:
         change = TypeAdapter(_Change).validate_json(path.read_bytes(), strict=True)
     except ValidationError as error:
         raise UserError(f"{path}: expected a change of the run, found {explain(error)}") from None
-    parse(read_value(change.run, str(path)), str(path))
+    values = read_value(change.run, str(path))
+    if not isinstance(values, dict):
+        raise UserError(f"{path}: expected a change of the run, found no run file in it")
+    parse(values, str(path))
     if change.line is not None and change.journal > (folder / JOURNAL).stat().st_size:
         raise UserError(f"{path}: expected a change of the run, found one of a longer journal")
     return change

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from taskmix.errors import UserError
+
 if TYPE_CHECKING:
     from torch.distributed import Store  # type: ignore[attr-defined]
 
@@ -24,15 +26,21 @@ class Launch:
 
 def launched() -> Launch:
     """Return how this process was started: alone unless a launcher's variables are set."""
-    if any(name not in os.environ for name in NEEDED):
-        return Launch()
-    return Launch(
-        int(os.environ["RANK"]),
-        int(os.environ["WORLD_SIZE"]),
-        int(os.environ.get("LOCAL_RANK", "0")),
-        int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
+    launch = Launch(
+        _number("RANK", 0),
+        _number("WORLD_SIZE", 1),
+        _number("LOCAL_RANK", 0),
+        _number("TORCHELASTIC_RESTART_COUNT", 0),
         "TORCHELASTIC_RUN_ID" in os.environ,
     )
+    return launch if all(name in os.environ for name in NEEDED) else Launch()
+
+
+def _number(name: str, default: int) -> int:
+    text = os.environ.get(name, str(default))
+    if not (text.isascii() and text.isdecimal()):
+        raise UserError(f"{name}: expected a number in the environment, found {text!r}")
+    return int(text)
 
 
 def rendezvous_store(launch: Launch, patience: timedelta) -> "Store | None":
