@@ -3,6 +3,7 @@
 import json
 import os
 import runpy
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,10 +23,11 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from taskmix.errors import UserError
 from taskmix.models import exported, saving
 from taskmix.models.build import build
+from taskmix.models.conditional import ConditionalEncoder
 from taskmix.models.encoders import quiet
 from taskmix.models.export import can_export, convert, export
 from taskmix.models.multitask import MultiTaskModel
-from taskmix.models.spec import ModelSpec
+from taskmix.models.spec import ConditionalSpec, ModelSpec
 from taskmix.models.tokenizers import Corpus, tokenizer_for
 from taskmix.tasks.encoding import encode
 from taskmix.tasks.kinds import Choose, Classify, Kind, MultiLabel, Regress, Span, Tag
@@ -124,6 +126,8 @@ def ours(model: MultiTaskModel, tokenizer: Tokenizer, task: str) -> Tensor:
     given = {"input_ids": columns["input_ids"], "attention_mask": mask}
     if (getattr(encoder.model.config, "type_vocab_size", 0) or 0) > 1 and types is not None:
         given["token_type_ids"] = types
+    if isinstance(encoder.model, ConditionalEncoder):
+        given["task_ids"] = encoder.model.ids([task] * len(mask))
     tokens = encoder.model(**given).last_hidden_state
     if kind.reads == "tokens":
         return model.heads[task](tokens)[mask.bool()]
@@ -184,6 +188,29 @@ def test_every_kind_gives_the_same_logits_from_raw_texts(
     for task in KINDS:
         export(tmp_path / "model", task, tmp_path / task)
         agree(tmp_path / task, task, model, tokenizer)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"per_head": True, "blocks": 3, "positions": 20}], ids=["", "some positions"]
+)
+def test_attention_biases_are_exported_and_give_the_same_logits(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
+    conditional = ConditionalSpec(rank=4, start=0.5, **options)
+    spec = SMALL.model_copy(update={"conditional": conditional})
+    tasks = ["classify", "tag", "span", "choose"]
+    model, tokenizer = built(spec, tmp_path / "model", tasks)
+    for task in tasks:
+        export(tmp_path / "model", task, tmp_path / task)
+        agree(tmp_path / task, task, model, tokenizer)
+    biased = convert(model, "classify")
+    before = ours(model, tokenizer, "classify")
+    biased.biases.data.zero_()
+    biased.save_pretrained(tmp_path / "without")
+    tokenizer_files = (tmp_path / "classify").glob("token*")
+    for file in tokenizer_files:
+        shutil.copy(file, tmp_path / "without")
+    assert (theirs(tmp_path / "without", "classify") - before).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("task", ["tag", "span"])

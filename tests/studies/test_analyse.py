@@ -223,8 +223,8 @@ def test_what_can_be_folded_is_exported_with_the_same_logits(
 
 
 def test_what_cannot_be_folded_is_one_sentence(place: Path, tmp_path: Path) -> None:
-    config = load(place / "toys.yaml", ["model.conditional=true", "budget.steps=1"])
+    config = load(place / "toys.yaml", ["model.conditional.alignment=matrix", "budget.steps=1"])
     run(config, tmp_path / "run", cache=place)
-    with pytest.raises(UserError, match=r"task two: .* attention cannot be folded"):
+    with pytest.raises(UserError, match=r"task two: .* alignment cannot be folded"):
         export(tmp_path / "run/model", "two", tmp_path / "two")
     assert not (tmp_path / "two").exists()

@@ -26,7 +26,8 @@ from taskmix.errors import UserError, unknown
 from taskmix.files import whole_folder
 from taskmix.models import saving
 from taskmix.models.causal import BASE, CausalEncoder, save_causal
-from taskmix.models.conditional.folding import unfoldable_parts
+from taskmix.models.conditional.encoder import ConditionalEncoder
+from taskmix.models.conditional.folding import fold_parts, unfoldable_parts
 from taskmix.models.conditioned import ConditionedTextEncoder
 from taskmix.models.encoders import Encoder, TextEncoder, quiet
 from taskmix.models.exported import (
@@ -129,7 +130,10 @@ def convert(model: MultiTaskModel, task: str, *, segments: bool = True) -> PreTr
     if isinstance(kind, Generate) and isinstance(encoder, CausalEncoder):
         return encoder.merged()
     head = model.heads[key(task)]
+    biases: dict[str, Any] = {}
+    blocks = None
     if isinstance(encoder, ConditionedTextEncoder):
+        blocks, biases = _biases(encoder.model, task)
         encoder = _folded(encoder, task)
     text = encoder if isinstance(encoder, TextEncoder) else None
     reason = can_export(None if text is None else text.model.config, kind)
@@ -137,19 +141,32 @@ def convert(model: MultiTaskModel, task: str, *, segments: bool = True) -> PreTr
         raise UserError(f"task {task}: {reason}")
     if not isinstance(head, LinearHead | TwoLayerHead):
         raise UserError(f"task {task}: a head such as {type(head).__name__} cannot be exported")
-    exported = _exported(text, kind, head, task, segments)
+    exported = _exported(text, kind, head, task, segments=segments, **biases)
+    if blocks is not None and exported.biases is not None:
+        exported.biases.data.copy_(blocks)
     return _plain(exported) or exported
 
 
+@torch.no_grad()
+def _biases(model: ConditionalEncoder, task: str) -> tuple[Tensor | None, dict[str, Any]]:
+    """Return the blocks of a task's attention biases, and the configuration that they need."""
+    parts = [c.attention for _, c in model.layers() if c.attention is not None]
+    if not parts:
+        return None, {}
+    code = model.task_embeddings.row(task)
+    blocks = torch.stack([part.blocks_of(code) for part in parts])
+    return blocks, {"bias_blocks": list(blocks.shape[:-1]), "bias_positions": parts[0].positions}
+
+
 def _folded(encoder: ConditionedTextEncoder, task: str) -> TextEncoder:
-    """Return the plain encoder with the conditioned one's function for one task."""
-    if parts := unfoldable_parts(encoder.model):
+    """Return the plain encoder with the conditioned one's function, but for attention biases."""
+    if parts := [part for part in unfoldable_parts(encoder.model) if part != "attention"]:
         raise UserError(
             f"task {task}: model.conditional's {' and '.join(parts)} cannot be folded into a plain "
-            "encoder and so not be exported; train with the parts alignment, norm and bottleneck, "
+            "encoder and so not be exported; train with a diagonal alignment and the base layout, "
             "or use the conditioned encoder's only(task).save_pretrained in Python"
         )
-    return TextEncoder(encoder.model.fold(task), encoder.pooling)
+    return TextEncoder(fold_parts(encoder.model, task), encoder.pooling)
 
 
 def _reads_segments(encoder: Any, kind: Kind, segments: bool) -> bool:
@@ -160,7 +177,7 @@ def _reads_segments(encoder: Any, kind: Kind, segments: bool) -> bool:
 
 @torch.no_grad()
 def _exported(
-    encoder: TextEncoder, kind: Kind, head: LinearHead | TwoLayerHead, task: str, segments: bool
+    encoder: TextEncoder, kind: Kind, head: LinearHead | TwoLayerHead, task: str, **options: Any
 ) -> Exported:
     """Return the encoder and the head as a model of our class."""
     form = next(form for cls, form in FORMS.items() if isinstance(kind, cls))
@@ -170,8 +187,8 @@ def _exported(
         marks=kind.marks if isinstance(kind, Classify) else 0,
         hidden_units=head.hidden.out_features if isinstance(head, TwoLayerHead) else 0,
         head_dropout=head.dropout.p,
-        segments=segments,
         dtype=torch.float32,
+        **options,
         **_labels(kind),
     )
     with quiet(), torch.random.fork_rng(devices=[]):
@@ -218,9 +235,8 @@ def _labels(kind: Kind) -> dict[str, Any]:
 
 def _plain(exported: Exported) -> PreTrainedModel | None:
     """Return the same model as a class of transformers itself, if there is one."""
-    if exported.hidden is not None or not isinstance(
-        exported, ExportedForTokenClassification | ExportedForQuestionAnswering
-    ):
+    plain_kinds = (ExportedForTokenClassification, ExportedForQuestionAnswering)
+    if exported.hidden or exported.biases is not None or not isinstance(exported, plain_kinds):
         return None
     config = copy.deepcopy(exported.config.encoder)
     config.id2label, config.label2id = exported.config.id2label, exported.config.label2id

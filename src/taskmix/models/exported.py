@@ -7,6 +7,7 @@ for the task at hand. Where taskmix is installed, call `register()` once instead
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -43,6 +44,9 @@ class ExportedConfig(PreTrainedConfig):
         marks: how many marked pieces of the text join that vector, each by the mean of its tokens.
         hidden_units: units of the head's hidden layer; 0 for a linear head.
         head_dropout: dropout in front of the head.
+        bias_blocks: the shape of the attention biases: layers, heads (1 for one bias a layer),
+            blocks on the diagonal, tokens of a block; None without biases.
+        bias_positions: the first tokens of a sequence, which the blocks cover.
         more: what every configuration of transformers has; the head gives `num_labels` numbers.
     """
 
@@ -58,6 +62,8 @@ class ExportedConfig(PreTrainedConfig):
         hidden_units: int = 0,
         head_dropout: float = 0.0,
         segments: bool = True,
+        bias_blocks: Sequence[int] | None = None,
+        bias_positions: int = 0,
         **more: Any,
     ) -> None:
         if isinstance(encoder, dict):
@@ -68,6 +74,8 @@ class ExportedConfig(PreTrainedConfig):
         self.hidden_units = hidden_units
         self.head_dropout = head_dropout
         self.segments = segments
+        self.bias_blocks = bias_blocks
+        self.bias_positions = bias_positions
         super().__init__(**more)
 
 
@@ -87,6 +95,12 @@ class Exported(PreTrainedModel):
         self.encoder = AutoModel.from_config(config.encoder, trust_remote_code=False)
         if getattr(self.encoder, "pooler", None) is not None:
             self.encoder.pooler = None
+        self.biases: nn.Parameter | None = None
+        if config.bias_blocks is not None:
+            *shape, size = config.bias_blocks
+            self.biases = nn.Parameter(torch.zeros(*shape, size, size))
+            for number, layer in enumerate(self.encoder.encoder.layer):
+                layer.register_forward_pre_hook(partial(self._add_bias, number))
         width = self.head_inputs(config)
         self.dropout = nn.Dropout(config.head_dropout)
         self.hidden = nn.Linear(width, config.hidden_units) if config.hidden_units else None
@@ -97,6 +111,19 @@ class Exported(PreTrainedModel):
     def head_inputs(config: Any) -> int:
         """Return how many numbers the head reads."""
         return int(config.encoder.hidden_size)
+
+    def _add_bias(self, number: int, _layer: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Add the layer's bias to its attention mask, which is of bools, of numbers or None."""
+        assert self.biases is not None
+        hidden, mask, *more = inputs
+        bias = block_bias(self.biases[number], self.config.bias_positions, hidden.shape[1])
+        if mask is None:
+            mask = bias[None]
+        elif mask.dtype == torch.bool:
+            mask = torch.where(mask, bias, float("-inf"))
+        else:
+            mask = mask + bias
+        return hidden, mask.to(hidden.dtype), *more
 
     def tokens(self, input_ids: Tensor, mask: Tensor, segments: Tensor | None) -> Tensor:
         """Return one vector a token, shape `(sequences, tokens, width)`."""
@@ -296,6 +323,23 @@ def pool(tokens: Tensor, mask: Tensor, second: Tensor | None, pooling: str) -> T
 def _mean(tokens: Tensor, mask: Tensor) -> Tensor:
     weights = mask.to(tokens.dtype).unsqueeze(-1)
     return (tokens * weights).sum(1) / weights.sum(1).clamp(min=1)
+
+
+def block_bias(blocks: Tensor, positions: int, length: int) -> Tensor:
+    """Put blocks `(..., n, s, s)` on the diagonal of a bias `(..., length, length)`.
+
+    It is 0 outside the blocks and from the token number `positions` on.
+
+    >>> block_bias(torch.tensor([[[1, 2], [3, 4]], [[5, 6], [7, 8]]]), 3, 4).tolist()
+    [[1, 2, 0, 0], [3, 4, 0, 0], [0, 0, 5, 0], [0, 0, 0, 0]]
+    """
+    covered = min(length, positions)
+    *leading, _, size, _ = blocks.shape
+    used = -(-covered // size)
+    spread = blocks.new_zeros(*leading, used, size, used, size)
+    spread.diagonal(dim1=-4, dim2=-2).copy_(blocks[..., :used, :, :].movedim(-3, -1))
+    bias = spread.view(*leading, used * size, used * size)[..., :covered, :covered]
+    return functional.pad(bias, (0, length - covered, 0, length - covered))
 
 
 def marked(tokens: Tensor, marks: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ def fold(conditioned: ConditionalEncoder, task: str) -> PreTrainedModel:
             f"fold: {' and '.join(parts)} cannot be folded into a plain encoder; "
             "only(task) keeps what cannot and folds the rest"
         )
-    return _folded(conditioned, task)
+    return fold_parts(conditioned, task)
 
 
 def only(conditioned: ConditionalEncoder, task: str) -> ConditionalEncoder:
@@ -45,7 +45,7 @@ def only(conditioned: ConditionalEncoder, task: str) -> ConditionalEncoder:
     ]
     spec = conditioned.spec.model_copy(update={"parts": parts})
     result = ConditionalEncoder(
-        _folded(conditioned, task), embeddings, copy.deepcopy(matrix), layers, spec
+        fold_parts(conditioned, task), embeddings, copy.deepcopy(matrix), layers, spec
     )
     return result.train(conditioned.training)
 
@@ -63,7 +63,7 @@ def unfoldable_parts(conditioned: ConditionalEncoder) -> tuple[str, ...]:
 
 
 @torch.no_grad()
-def _folded(conditioned: ConditionalEncoder, task: str) -> PreTrainedModel:
+def fold_parts(conditioned: ConditionalEncoder, task: str) -> PreTrainedModel:
     """Return the plain encoder with every foldable part folded into it."""
     plain = copy.deepcopy(conditioned.encoder)
     code = conditioned.task_embeddings.row(task)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from taskmix.errors import UserError, unknown
+from taskmix.models.exported import block_bias
 from taskmix.models.multitask import key
 from taskmix.models.spec import Rank
 from taskmix.rng import seed_for
@@ -215,26 +216,17 @@ class ConditionalAttention(nn.Module):
 
     def forward(self, codes: Tensor, length: int) -> Tensor:
         """Return the bias of each sequence, shape `(sequences, heads, length, length)`."""
-        covered = min(length, self.positions)
-        used = -(-covered // self.size)
+        used = -(-min(length, self.positions) // self.size)
         gamma, beta = (
             part.view(len(codes), -1, 1, self.size, self.size) for part in self.film(codes)
         )
         blocks = torch.addcmul(beta, self.blocks[:, :used], 1 + gamma)
-        bias = block_diagonal(blocks)[..., :covered, :covered]
-        return functional.pad(bias, (0, length - covered, 0, length - covered))
+        return block_bias(blocks, self.positions, length)
 
-
-def block_diagonal(blocks: Tensor) -> Tensor:
-    """Put blocks on the diagonal of one matrix: `(..., n, s, s)` to `(..., n * s, n * s)`.
-
-    >>> block_diagonal(torch.tensor([[[1, 2], [3, 4]], [[5, 6], [7, 8]]])).tolist()
-    [[1, 2, 0, 0], [3, 4, 0, 0], [0, 0, 5, 6], [0, 0, 7, 8]]
-    """
-    *leading, n, size, _ = blocks.shape
-    spread = blocks.new_zeros(*leading, n, size, n, size)
-    spread.diagonal(dim1=-4, dim2=-2).copy_(blocks.movedim(-3, -1))
-    return spread.view(*leading, n * size, n * size)
+    def blocks_of(self, code: Tensor) -> Tensor:
+        """Return all blocks A' of one task, shape `(heads, blocks, size, size)`."""
+        gamma, beta = (part.view(-1, 1, self.size, self.size) for part in self.film(code))
+        return torch.addcmul(beta, self.blocks, 1 + gamma)
 
 
 def default_blocks(positions: int) -> int:
