@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -44,6 +44,7 @@ class ActivePrioritization(StoredPolicy):
     """
 
     name = "active"
+    beliefs: ClassVar = {"uncertainties": "the highest uncertainty"}
     _saved = ("_uncertainties", "_newest")
 
     def __init__(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -71,6 +71,7 @@ class Aioli(Policy):
     """
 
     name = "aioli"
+    beliefs: ClassVar = {"weights": "the largest weight"}
     _saved = ("_settled", "_weights", "_effects", "_known")
 
     def __init__(

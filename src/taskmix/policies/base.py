@@ -155,6 +155,8 @@ class Policy(Stateful, ABC):
 
     name: ClassVar[str]
     needs: frozenset[Signal] = frozenset()
+    #: By key of `diagnostics`, words for the highest of its values, such as "the largest weight".
+    beliefs: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, tasks: Sequence[str]) -> None:
         if isinstance(tasks, str):
@@ -279,6 +281,26 @@ class Policy(Stateful, ABC):
         """Return the policy's beliefs (weights, posteriors, uncertainties), for the journal."""
         return {}
 
+    @classmethod
+    def explain(cls, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+        """Return in words what changed from one `diagnostics` to the next, for reports.
+
+        >>> from taskmix.policies import Exp3S
+        >>> Exp3S.explain({"weights": {"a": 0.6, "b": 0.4}}, {"weights": {"a": 0.3, "b": 0.7}})
+        ['b now has the largest weight (0.70); before, a had it']
+        """
+        sentences = []
+        for key, words in cls.beliefs.items():
+            old, new = numbers_of(before.get(key)), numbers_of(after.get(key))
+            if not old or not new:
+                continue
+            leader, task = (max(each, key=each.__getitem__) for each in (old, new))
+            if task != leader:
+                sentences.append(
+                    f"{task} now has {words} ({new[task]:.2f}); before, {leader} had it"
+                )
+        return sentences
+
     def state_dict(self) -> dict[str, Any]:
         """Return everything that changes over time, as JSON-able values."""
         return {
@@ -394,3 +416,10 @@ def known_tasks(chosen: Sequence[str] | None, tasks: Sequence[str], what: str) -
     if isinstance(chosen, str) or not names or not set(names) <= set(tasks):
         raise ValueError(f"{what}: expected some of {list(tasks)}, found {chosen!r}")
     return names
+
+
+def numbers_of(belief: object) -> dict[str, float]:
+    """Return numbers by task; none if a journal has something else."""
+    if not isinstance(belief, Mapping):
+        return {}
+    return {task: x for task, x in belief.items() if isinstance(x, int | float)}

@@ -1,7 +1,7 @@
 """DoGE: prefers the tasks whose gradients align with the dev gradients."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -54,6 +54,7 @@ class DoGE(StoredPolicy):
     """
 
     name = "doge"
+    beliefs: ClassVar = {"weights": "the largest weight"}
     _saved = ("_updates", "_products", "_lengths", "_newest", "_weights", "_mean")
 
     def __init__(

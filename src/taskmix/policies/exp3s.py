@@ -3,7 +3,7 @@
 import math
 from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
@@ -131,6 +131,7 @@ class Exp3S(StoredPolicy):
     """
 
     name = "exp3s"
+    beliefs: ClassVar = {"weights": "the largest weight"}
     needs = frozenset({Gain()})
     _saved = ("_updates", "_told", "_scaler")
 

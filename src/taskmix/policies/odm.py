@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -82,6 +82,7 @@ class ODM(StoredPolicy):
     """
 
     name = "odm"
+    beliefs: ClassVar = {"rewards": "the highest reward"}
     _saved = ("_outcomes", "_rewards", "_told")
 
     def __init__(

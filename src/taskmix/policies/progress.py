@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -49,6 +49,7 @@ class Progress(StoredPolicy):
     """
 
     name = "progress"
+    beliefs: ClassVar = {"slopes": "the fastest progress"}
 
     def __init__(self, tasks: Sequence[str], floor: float = 0.01, of: Of = "likelihood") -> None:
         super().__init__(tasks)

@@ -4,7 +4,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,6 +148,7 @@ class Thompson(Policy):
     """
 
     name = "thompson"
+    beliefs: ClassVar = {"utilities": "the highest utility"}
     _saved = ("_beliefs", "_evidence", "_pulls", "_scores", "_arm", "_outdated")
 
     def __init__(
@@ -270,6 +271,7 @@ class Thompson(Policy):
             "a": self._named(a),
             "b": self._named(b),
             "pulls": self._named(self._pulls),
+            "utilities": self._named(a / (a + b)),
         }
 
     def _derive(self, state: Mapping[str, Any]) -> None:

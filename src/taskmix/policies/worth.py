@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from taskmix.policies.aimed import Aimed
-from taskmix.policies.base import LARGEST_LOSS, Draw, Outcome, bounded
+from taskmix.policies.base import LARGEST_LOSS, Draw, Outcome, bounded, numbers_of
 from taskmix.policies.lines import KinkedLines
 from taskmix.policies.signals import Signal, Skill
 from taskmix.policies.state import Array
@@ -156,7 +156,7 @@ class Worth(Aimed):
             self._rising[k] = min(1.0, slope / overall) ** 2
 
     def _share(self) -> None:
-        worth = self._aimed * np.where(self._skills >= self._learned, self._rising, 1.0)
+        worth = self._aimed * self._kept()
         for group in (self._targets, ~self._targets):
             waiting = self._waiting & group
             share, rooted = worth[waiting].sum(), worth[waiting] * self._root_sizes[waiting]
@@ -168,8 +168,37 @@ class Worth(Aimed):
         shares.setflags(write=False)
         self._probabilities = shares
 
+    def _kept(self) -> Array:
+        """Return the part of its share that each task keeps."""
+        kept: Array = np.where(self._skills >= self._learned, self._rising, 1.0)
+        return kept
+
     def diagnostics(self) -> dict[str, Any]:
-        return {"rising": self._named(self._rising), "skills": self._named(self._skills)}
+        values = {"rising": self._rising, "skills": self._skills, "kept": self._kept()}
+        return {name: self._named(by_task) for name, by_task in values.items()}
+
+    @classmethod
+    def explain(cls, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+        rising, skills, kept = (numbers_of(after.get(key)) for key in ("rising", "skills", "kept"))
+        old_rising, old_kept = (numbers_of(before.get(key)) for key in ("rising", "kept"))
+        sentences = []
+        for task in rising:
+            if not all(task in each for each in (kept, old_kept, old_rising)):
+                continue
+            skill = f"{skills.get(task, 0.0):.0%} of the way from guessing to perfect"
+            if kept[task] < _SLOWED <= old_kept[task]:
+                sentences.append(
+                    f"{task} is drawn less: its loss falls more slowly, and its dev score is "
+                    f"{skill}"
+                )
+            elif kept[task] >= _SLOWED > old_kept[task]:
+                sentences.append(f"{task} is drawn more again: its loss falls faster")
+            elif rising[task] < _SLOWED <= old_rising[task]:
+                sentences.append(
+                    f"{task} keeps its share though its loss falls more slowly: its dev score is "
+                    f"only {skill}"
+                )
+        return sentences
 
     def _state(self) -> dict[str, Any]:
         return self._lines.state_dict() | super()._state()
