@@ -108,7 +108,12 @@ def test_a_decision_holds_for_a_round_and_keeps_its_propensities():
 def test_the_first_reward_is_a_success():
     policy = Thompson(["a"], "a", decay=0, batches=1)
     policy.tell(Outcome(policy.ask(stream(1, "first")), score=0.0))
-    assert policy.diagnostics() == {"a": {"a": 3.0}, "b": {"a": 1.0}, "pulls": {"a": 1}}
+    assert policy.diagnostics() == {
+        "a": {"a": 3.0},
+        "b": {"a": 1.0},
+        "pulls": {"a": 1},
+        "utilities": {"a": 0.75},
+    }
 
 
 def play(policy, success, rounds, seed):
