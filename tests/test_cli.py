@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -294,6 +295,25 @@ def test_a_comparison_of_nonsense_is_refused(
 ) -> None:
     refused(taskmix("compare", project, "--out", tmp_path / "study", *words), *sentences)
     assert not (tmp_path / "study").exists()
+
+
+def test_a_full_disk_during_an_export_is_one_sentence(
+    taskmix: Taskmix, project: Path, tmp_path: Path
+) -> None:
+    assert taskmix("run", project, "--out", tmp_path / "run", "-q").code == 0
+    words = ("export", tmp_path / "run", tmp_path / "model", "--task", "mood")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for size in (100, 6_000):  # too small for the weights, then for the tokenizer
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+        try:
+            said = taskmix(*words)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert said.code == 1, said.err
+        assert "the model could not be written: " in said.err
+        assert said.err.count("\n") == 1
+        assert not list(tmp_path.glob("*model*"))
+    assert taskmix(*words).code == 0
 
 
 def test_the_demo_compares_three_policies_twice_in_a_row(taskmix: Taskmix, tmp_path: Path) -> None:

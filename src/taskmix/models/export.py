@@ -7,11 +7,14 @@ the folder, so that it loads without taskmix.
 
 import copy
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from safetensors import SafetensorError
 from tokenizers import Tokenizer as Backend
 from tokenizers import processors
 from torch import Tensor, nn
@@ -22,7 +25,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from taskmix.errors import UserError, unknown
+from taskmix.errors import TaskmixError, UserError, unknown
 from taskmix.files import whole_folder
 from taskmix.models import saving
 from taskmix.models.causal import BASE, CausalEncoder, save_causal
@@ -72,10 +75,23 @@ def export(folder: Path, task: str, out: Path, *, adapters: bool = False) -> Non
     if tokenizer is None:
         raise UserError(f"task {task}: expected a model of texts, found one without a tokenizer")
     reads = _reads_segments(model.encoder, model.kinds[task], segments)
-    with whole_folder(out) as aside, quiet():
+    with _new_folder(out) as aside:
         converted.save_pretrained(aside)
         export_tokenizer(folder, tokenizer, reads).save_pretrained(aside)
         check_tokenizer(aside, tokenizer, task)
+
+
+@contextmanager
+def _new_folder(out: Path) -> Iterator[Path]:
+    """Give a folder to write into; a full disk leaves nothing there and is one sentence."""
+    try:
+        with whole_folder(out) as aside, quiet():
+            yield aside
+    except Exception as error:
+        # Tokenizers raise a plain Exception where a file cannot be written.
+        if not isinstance(error, (OSError, SafetensorError)) and type(error) is not Exception:
+            raise
+        raise TaskmixError(f"{out}: the model could not be written: {error}") from None
 
 
 def _export_language_model(
@@ -85,7 +101,7 @@ def _export_language_model(
         raise UserError(f"{folder}: an encoder such as {type(encoder).__name__} cannot be exported")
     if adapters and not encoder.adapted:
         raise UserError(f"{folder}: expected a model trained with model.lora, found one without")
-    with whole_folder(out) as aside, quiet():
+    with _new_folder(out) as aside:
         if adapters:
             save_causal(encoder, aside, str(folder) if not (folder / BASE).exists() else None)
         else:
