@@ -43,6 +43,7 @@ def test_a_contestant_may_differ_in_any_setting_of_the_run_file() -> None:
         ({"as": "x", "optimiser": {"lr": 1}}, "compare: x: .*optimiser.* did you mean 'optimizer'"),
         ({"as": "x", "optimizer": {"lr": -1}}, "compare: x: optimizer.lr"),
         ({"as": "a b"}, "as: expected a name"),
+        ({"as": "x", "policy": "random", "selection": "mt_uncertainty"}, "x: expected one decider"),
         ({"as": "alone", "policy": "exp3s"}, "as: expected another name than alone"),
     ],
 )
@@ -115,8 +116,9 @@ def test_a_study_grows_and_shows_all_of_it(tmp_path: Path) -> None:
     assert grown.runs["random"] == first.runs["random"]
     assert grown.runs["alone"] == first.runs["alone"]
     assert list(grown.differences()) == ["alone", "random"]
-    more = compare(RUN, ["random"], [2], tmp_path)
+    more = compare(RUN, ["random"], [2], tmp_path, baseline="task_size")
     assert more.seeds["random"] == [2, 1]
+    assert list(more.differences()) == ["random", "alone"]
 
 
 def test_finished_runs_keep_no_optimiser_unless_asked(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taskmix.config import OF_MACHINE, RunConfig, dump, parse, read_yaml
-from taskmix.errors import DivergedError, UserError
+from taskmix.errors import DivergedError, UserError, unknown
 from taskmix.families import FAMILIES
 from taskmix.files import write_whole
 from taskmix.journal import read_latest
@@ -15,7 +15,7 @@ from taskmix.studies.contestants import (
     ALONE,
     ContestantSpec,
     Job,
-    check_contestants,
+    check_names,
     contestant_config,
     jobs_of,
     label,
@@ -88,16 +88,19 @@ def compare(
 
     out, shared = Path(out), configured(config, tasks)
     contestants = [contestant_config(shared, spec) for spec in deciders]
-    against = check_contestants(contestants, baseline)
+    names = check_names(contestants)
     runner, locks = Runner(model, tasks, cache, watch, keep_checkpoints), FileLocks(out / LOCKS)
     _check_deciders(shared, contestants, runner)
     jobs = [job for seed in seeds for each in contestants for job in jobs_of(each, seed, out)]
+    known = [*names, *(job.label for job, _ in _earlier(out, ()))]
+    if baseline is not None and baseline not in known:
+        raise unknown("contestant", baseline, known, "baseline")
     with locks.wait(SETTINGS):
         _check_settings(shared, out / SETTINGS)
     with helpers(workers - 1, run_jobs, jobs, runner, locks):
         done = run_jobs(jobs, runner, locks)
     results = [(job, done[job.name]) for job in jobs]
-    return _gathered([*results, *_earlier(out, done)], against, shared, out)
+    return _gathered([*results, *_earlier(out, done)], baseline or names[0], shared, out)
 
 
 def run_jobs(jobs: Sequence[Job], runner: Runner, locks: FileLocks) -> dict[str, Finished | None]:

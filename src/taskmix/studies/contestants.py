@@ -8,7 +8,7 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from taskmix.config import RunConfig, changed, decided_by
-from taskmix.errors import UserError, unknown
+from taskmix.errors import UserError
 from taskmix.families import FAMILIES
 from taskmix.training.folder import Finished
 from taskmix.training.objective import objective_value
@@ -81,6 +81,8 @@ def contestant_config(config: RunConfig, spec: ContestantSpec) -> RunConfig:
         if key in changes:
             raise UserError(f"compare: {name}: expected the run file's {key}, found another")
     deciders = [changes.pop(family) for family in FAMILIES if family in changes]
+    if len(deciders) > 1:
+        raise UserError(f"compare: {name}: expected one decider, found {len(deciders)}")
     decider = deciders[0] if deciders else config.decider
     values = _merged(config.model_dump(), changes)
     decided = decided_by(changed(config, values, f"compare: {name}"), decider, Path(), "compare")
@@ -97,28 +99,23 @@ def _merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
     return merged
 
 
-def check_contestants(contestants: Sequence[RunConfig], baseline: str | None = None) -> str:
-    """Return the name of the baseline; raise unless the names of the contestants differ."""
-    names = [label(config.decider) for config in contestants]
-    if any(
-        name == ALONE and config.decider != _ALONE
-        for name, config in zip(names, contestants, strict=True)
-    ):
-        raise UserError(
-            f"compare: as: expected another name than {ALONE}, which is each task alone"
-        )
-    if not names:
+def check_names(contestants: Sequence[RunConfig]) -> list[str]:
+    """Return the names of the contestants; raise unless they differ."""
+    if not contestants:
         raise UserError("compare: expected at least one contestant, found none")
-    folders = [folder_name(config.decider) for config in contestants]
-    for name, folder in zip(names, folders, strict=True):
+    deciders = [config.decider for config in contestants]
+    folders = [folder_name(decider) for decider in deciders]
+    for decider, folder in zip(deciders, folders, strict=True):
+        if label(decider) == ALONE and decider != _ALONE:
+            raise UserError(
+                f"compare: as: expected another name than {ALONE}, which is each task alone"
+            )
         if folders.count(folder) > 1:
             raise UserError(
-                f"compare: expected contestants of different names, found {name} twice; give one "
-                "a name of its own with as"
+                f"compare: expected contestants of different names, found {label(decider)} twice; "
+                "give one a name of its own with as"
             )
-    if baseline is not None and baseline not in names:
-        raise unknown("contestant", baseline, names, "baseline")
-    return baseline if baseline is not None else names[0]
+    return [label(decider) for decider in deciders]
 
 
 def jobs_of(contestant: RunConfig, seed: int, out: Path) -> list[Job]:
