@@ -196,7 +196,7 @@ def test_a_duration_that_no_step_has_is_named(seconds: float, folder: Path) -> N
 
 def test_a_journal_without_shares_is_named(folder: Path) -> None:
     rewrite(folder / "journal.jsonl", lambda d: None if d["kind"] == "shares" else d)
-    with pytest.raises(UserError, match="expected the distribution before the first draw"):
+    with pytest.raises(UserError, match=r"journal.jsonl: expected the distribution of its draws"):
         write_run_report(folder)
 
 

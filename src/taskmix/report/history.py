@@ -88,14 +88,10 @@ def read_history(path: Path) -> History:
                     f"{path}: expected each evaluation to have all tasks, found no "
                     f"{missing[0]} at {record.step}"
                 )
-    shares = [record for record in records if isinstance(record, Shares)]
-    units = [record for record in records if isinstance(record, UnitRecord)]
-    if opening.family == "policy" and units and not shares:
-        raise UserError(f"{path}: expected the distribution before the first draw, found none")
     return History(
         opening,
-        shares=shares,
-        units=units,
+        shares=[record for record in records if isinstance(record, Shares)],
+        units=[record for record in records if isinstance(record, UnitRecord)],
         diagnostics=[record for record in records if isinstance(record, Diagnostics)],
         evaluations=evaluations,
     )

@@ -55,6 +55,8 @@ def read_run(path: Path) -> RunData:
     run = path / RUN
     config = run.read_text(encoding="utf-8") if run.exists() else ""
     history = read_history(path / JOURNAL)
+    if history.family.key == "policy" and history.units and not history.shares:
+        raise UserError(f"{path / JOURNAL}: expected the distribution of its draws, found none")
     if (path / SCORES).exists():
         return RunData(path, history, config, True, _final_result(path, history))
     hosted = not config and history.family.unit not in history.opening.budget
