@@ -69,6 +69,9 @@ SMOKE: dict[str, list[str]] = {
         "--suites begun --seeds 1 --arms uniform learned --set budget.steps=10",
         "--suites bandit --sets 1 --environments 1",
     ],
+    "rl_arena.run": [
+        "--seeds 1 --suites waste --policies uniform dump --tokens 200 --supervised 2"
+    ],
     "bandit_counterfactual.run": ["--environments 1 --seeds 1 --steps 100 --sets 1"],
 }
 

@@ -2,15 +2,19 @@
 
 from taskmix import (
     ADO,
+    DUMP,
     ODM,
+    SEC,
     ActivePrioritization,
     Aimed,
     Aioli,
     Annealed,
+    Climb,
     Cycle,
     DoGE,
     Exp3S,
     Fixed,
+    Learnability,
     Progress,
     Random,
     Schedule,
@@ -149,6 +153,38 @@ class TestAioliOfThePaper(PolicyConformance):
 class TestDoGE(PolicyConformance):
     def make(self, tasks):
         return DoGE(tasks, every=2, rate=0.3, epsilon=0.01)
+
+
+class TestLearnability(PolicyConformance):
+    def make(self, tasks):
+        return Learnability(tasks, rate=0.4)
+
+
+class TestSEC(PolicyConformance):
+    def make(self, tasks):
+        return SEC(tasks)
+
+
+class TestDUMP(PolicyConformance):
+    def make(self, tasks):
+        return DUMP(tasks, window=3)
+
+
+class TestClimb(PolicyConformance):
+    longest = 12  # an outcome costs a quadrature
+
+    def make(self, tasks):
+        return Climb(tasks)
+
+
+class TestProgressOfRewards(PolicyConformance):
+    def make(self, tasks):
+        return Progress(tasks, of="reward")
+
+
+class TestWorthOfRewards(PolicyConformance):
+    def make(self, tasks):
+        return Worth(tasks, of="reward")
 
 
 class TestStratified(PolicyConformance):

@@ -172,5 +172,5 @@ def test_it_passes_the_oracle(stratified):
 def test_a_mistake_is_named():
     with pytest.raises(ValueError, match="floor: expected a number above 0 and up to 1, found 0"):
         Progress(["a"], floor=0)
-    with pytest.raises(ValueError, match="of: expected likelihood or loss, found 'score'"):
+    with pytest.raises(ValueError, match="of: expected likelihood, loss or reward, found 'score'"):
         Progress(["a"], of="score")  # type: ignore[arg-type]

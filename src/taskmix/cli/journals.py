@@ -26,7 +26,9 @@ from taskmix.errors import UserError
 if TYPE_CHECKING:
     from taskmix.studies.improve import ImproveSettings
 
-RewardOption = Annotated[str, typer.Option(help="room_left or prediction_gain.")]
+RewardOption = Annotated[
+    str, typer.Option(help="room_left, prediction_gain, mean_reward or absolute_advantage.")
+]
 
 
 @command("taskmix estimate runs/small-glue --policy policy.yaml")

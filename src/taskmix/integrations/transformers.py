@@ -106,7 +106,7 @@ class MixtureMixin(_Base):
         self.mixer = self._mixer(
             policy, journal=journal, lag=lag, batches=per_step if decide == "step" else 1
         )
-        self._tally = Tally(self.mixer, self._scorers(score))
+        self._prepare_outcomes(score)
         self.add_callback(type("MixtureCallback", (MixtureCallback,), {"trainer": self})())
 
     def _check_args(self) -> None:
@@ -135,6 +135,10 @@ class MixtureMixin(_Base):
         seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
         sizes, batch = Mixed(self.training_sets).sizes, self.args.train_batch_size
         return Mixer(policy, sizes, batch, seed=seed, lengths=self._lengths(), **options)
+
+    def _prepare_outcomes(self, score: str | Mapping[str, Scorer] | None) -> None:
+        """Check that the policy's signals are measured, and prepare to collect them."""
+        self._tally = Tally(self.mixer, self._scorers(score))
 
     def _lengths(self) -> Mapping[str, ArrayLike] | None:
         by_length = self.args.train_sampling_strategy == "group_by_length"
@@ -184,21 +188,24 @@ class MixtureMixin(_Base):
         """Define an epoch of the infinite mixture as the number of examples in all sets."""
         max_steps = args.max_steps
         if max_steps <= 0:
-            examples = len(Mixed(self.training_sets)) * args.num_train_epochs
+            examples = self._epoch_examples() * args.num_train_epochs
             args.max_steps = max(1, round(examples / self.get_total_train_batch_size(args)))
         try:
             return super().set_initial_training_values(args, dataloader)
         finally:
             args.max_steps = max_steps
 
+    def _epoch_examples(self) -> int:
+        return len(Mixed(self.training_sets))
+
     def get_train_dataloader(self) -> DataLoader[Any]:
         args = self.args
         workers = args.dataloader_num_workers
-        sets, collators = self._readable()
+        dataset, collate = self._loadable()
         loader: DataLoader[Any] = DataLoader(
-            Mixed(sets),  # type: ignore[arg-type] # has items by key, not by number
+            dataset,
             batch_sampler=self.mixer,
-            collate_fn=collate_by(collators),
+            collate_fn=collate,
             num_workers=workers,
             pin_memory=args.dataloader_pin_memory,
             persistent_workers=args.dataloader_persistent_workers,
@@ -210,6 +217,11 @@ class MixtureMixin(_Base):
         )
         prepared: DataLoader[Any] = self.accelerator.prepare(loader)
         return prepared
+
+    def _loadable(self) -> tuple[Any, Callable[..., Any]]:
+        """Return the data of the loader and its collator."""
+        sets, collators = self._readable()
+        return Mixed(sets), collate_by(collators)
 
     def _readable(self) -> tuple[dict[str, Any], dict[str, Collator]]:
         """Return sets and collators without the columns that the model does not take."""
@@ -327,7 +339,7 @@ class MixtureMixin(_Base):
         ]
         combined = {}
         for name in by_set[0]:
-            values = [of_set[name] for of_set in by_set if name in of_set]
+            values = [of_set[name] for of_set in by_set if of_set.get(name) is not None]
             if len(values) == len(sets) and not name.endswith(("_per_second", "runtime")):
                 worst = max if self._lower_is_better(name) else min
                 combined[f"{prefix}_mean_{name}"] = sum(values) / len(values)

@@ -83,13 +83,17 @@ class Mixer(Decisions):
         """Yield the batches of the open draws, then those of new ones."""
         blanks, self._blanks = self._blanks, 0
         yield from ([] for _ in range(blanks))
-        for number in list(self.open):
+        for number in self._numbers():
             yield from self._keys(number)
+
+    def _numbers(self) -> Iterator[int]:
+        """Yield the open draws, then new ones, with their items in `self._items`."""
+        yield from list(self.open)
         while True:
             draw = self.ask()
             order = self.orders[draw.task]
             self._items[draw.number] = [order.next() for _ in range(self.batches)]
-            yield from self._keys(draw.number)
+            yield draw.number
 
     def _keys(self, number: int) -> Iterator[list[Key]]:
         task = self.open[number].task

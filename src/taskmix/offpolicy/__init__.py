@@ -21,7 +21,16 @@ from taskmix.offpolicy.improve import (
     improve,
     improved_shares,
 )
-from taskmix.offpolicy.log import Course, Log, Reward, prediction_gain, room_left, room_left_of
+from taskmix.offpolicy.log import (
+    Course,
+    Log,
+    Reward,
+    absolute_advantage,
+    mean_reward,
+    prediction_gain,
+    room_left,
+    room_left_of,
+)
 from taskmix.offpolicy.sample import Sample
 from taskmix.offpolicy.solvers import Evolution, Exact, Totals, objective
 
@@ -46,11 +55,13 @@ __all__ = [
     "SwitchDoublyRobust",
     "Totals",
     "WeightedImportanceSampling",
+    "absolute_advantage",
     "entropy_weight",
     "estimate",
     "estimate_improved",
     "improve",
     "improved_shares",
+    "mean_reward",
     "mean_shares",
     "objective",
     "prediction_gain",

@@ -52,6 +52,16 @@ def prediction_gain(steps: Sequence[Step]) -> Array:
     return _signal(steps, "gain")
 
 
+def mean_reward(steps: Sequence[Step]) -> Array:
+    """Return the mean reward of the completions of each step (see `taskmix.Rewards`)."""
+    return _signal(steps, "reward")
+
+
+def absolute_advantage(steps: Sequence[Step]) -> Array:
+    """Return the mean absolute advantage of each step's completions (Chen et al. 2025, SEC)."""
+    return _signal(steps, "advantage")
+
+
 def _signal(steps: Sequence[Step], name: str) -> Array:
     for step in steps:
         if getattr(step, name) is None:

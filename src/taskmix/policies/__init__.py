@@ -6,19 +6,24 @@ from taskmix.policies.aimed import Aimed
 from taskmix.policies.aioli import Aioli
 from taskmix.policies.annealed import Annealed
 from taskmix.policies.base import Draw, Outcome, Policy
+from taskmix.policies.climb import Climb
 from taskmix.policies.constant import Fixed, Random, TaskSize, Temperature
 from taskmix.policies.cycle import Cycle
 from taskmix.policies.doge import DoGE
+from taskmix.policies.dump import DUMP
 from taskmix.policies.exp3s import Exp3S, QuantileScaler, Scaler
+from taskmix.policies.learnability import Learnability
 from taskmix.policies.odm import ODM
 from taskmix.policies.progress import Progress
 from taskmix.policies.schedule import Schedule
+from taskmix.policies.sec import SEC
 from taskmix.policies.signals import (
     Alignment,
     DevLosses,
     DevScore,
     Gain,
     Loss,
+    Rewards,
     Signal,
     Skill,
     Uncertainty,
@@ -47,17 +52,24 @@ POLICIES: tuple[type[Policy], ...] = (
     ADO,
     Aioli,
     DoGE,
+    Learnability,
+    SEC,
+    DUMP,
+    Climb,
 )
 
 __all__ = [
     "ADO",
+    "DUMP",
     "ODM",
     "POLICIES",
+    "SEC",
     "ActivePrioritization",
     "Aimed",
     "Aioli",
     "Alignment",
     "Annealed",
+    "Climb",
     "Cycle",
     "DevLosses",
     "DevScore",
@@ -66,12 +78,14 @@ __all__ = [
     "Exp3S",
     "Fixed",
     "Gain",
+    "Learnability",
     "Loss",
     "Outcome",
     "Policy",
     "Progress",
     "QuantileScaler",
     "Random",
+    "Rewards",
     "RunInfo",
     "Scaler",
     "Schedule",

@@ -62,6 +62,10 @@ class Measured:
     alignment: float | None = None
     gradient: float | None = None
     skill: float | None = None
+    reward: float | None = None
+    spread: float | None = None
+    mute: float | None = None
+    advantage: float | None = None
 
     def measured(self) -> dict[str, Any]:
         """Return the measurements that are not None, as JSON-able values."""
@@ -94,11 +98,16 @@ class Outcome(Measured, _OfDraw):
         score: the dev score after the step of the task in the policy's `DevScore`.
         uncertainty: the model's uncertainty on each task.
         examples: the number of examples in the batch.
-        tokens: the number of tokens in the batch without padding; 0 without text.
+        tokens: the number of tokens in the batch without padding; 0 without text. In reinforcement
+            learning, those that were generated.
         dev_losses: the dev loss of each task after the step.
         alignment: the inner product of the batch's gradient with the mean dev gradient.
         gradient: the norm of the batch's gradient after clipping; measured with the alignment.
         skill: the dev score of the task after the step, relative to a baseline; see `Skill`.
+        reward: the mean reward of the completions; see `Rewards` for this and the following.
+        spread: the mean standard deviation of the rewards within a group.
+        mute: the share of groups whose rewards are all equal.
+        advantage: the mean absolute advantage.
 
     >>> draw = Draw("rte", 0, np.array([0.25, 0.75]), number=1)
     >>> Outcome(draw, loss=0.7, examples=16).measured()
@@ -379,6 +388,8 @@ def distribution(weights: Array, what: str) -> Array:
 
 #: No batch of a model that learns has a larger loss, and its exponential does not overflow.
 LARGEST_LOSS = 50.0
+#: Rewards beyond this count as this much, so that their squares do not overflow.
+LARGEST_REWARD = 1e6
 
 
 def bounded(value: float | None, largest: float) -> float | None:

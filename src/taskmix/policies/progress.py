@@ -6,11 +6,12 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from taskmix.policies.base import LARGEST_LOSS, Outcome, StoredPolicy, bounded
+from taskmix.policies.base import LARGEST_LOSS, LARGEST_REWARD, Outcome, StoredPolicy, bounded
 from taskmix.policies.lines import FittedLines
+from taskmix.policies.signals import Rewards
 from taskmix.policies.state import Array
 
-Of = Literal["likelihood", "loss"]
+Of = Literal["likelihood", "loss", "reward"]
 
 #: The maximum sum of the floors of all tasks.
 _MAX_FLOORS = 0.5
@@ -37,7 +38,8 @@ class Progress(StoredPolicy):
         tasks: the names of the tasks.
         floor: the minimum probability of a task; at most 1/(2N) is used.
         of: `likelihood`, for tasks that are scored by accuracy; `loss` uses the decrease of the
-            loss instead, for language models.
+            loss instead, for language models; `reward` the mean reward of the completions, in
+            reinforcement learning.
 
     >>> from taskmix.rng import stream
     >>> policy, rng = Progress(["rising", "done"]), stream(1, "draws")
@@ -56,7 +58,9 @@ class Progress(StoredPolicy):
         if not 0 < floor <= 1:
             raise ValueError(f"floor: expected a number above 0 and up to 1, found {floor}")
         if of not in get_args(Of):
-            raise ValueError(f"of: expected likelihood or loss, found {of!r}")
+            raise ValueError(f"of: expected likelihood, loss or reward, found {of!r}")
+        if of == "reward":
+            self.needs = frozenset({Rewards()})
         self._of = of
         self._floor = min(floor, _MAX_FLOORS / len(self.tasks))
         self._ones = np.ones(len(self.tasks))  # a dot product is the fastest sum
@@ -65,14 +69,22 @@ class Progress(StoredPolicy):
         self._share()
 
     def tell(self, outcome: Outcome) -> None:
-        draw, loss = outcome.draw, bounded(outcome.loss, LARGEST_LOSS)
-        if loss is None:
+        draw, value = outcome.draw, self._value(outcome)
+        if value is None:
             return
-        # A density can have a loss below 0, that is a likelihood above 1; it counts as 1.
-        value = math.exp(-max(loss, 0.0)) if self._of == "likelihood" else -loss
         if self._lines.observe(draw.index, draw.number, value):
             self._new -= int(self._lines.seen[draw.index]) == 2
             self._share()
+
+    def _value(self, outcome: Outcome) -> float | None:
+        """Return the quantity whose slope counts; None if it was not measured."""
+        if self._of == "reward":
+            return bounded(outcome.reward, LARGEST_REWARD)
+        loss = bounded(outcome.loss, LARGEST_LOSS)
+        if loss is None or self._of == "loss":
+            return None if loss is None else -loss
+        # A density can have a loss below 0, that is a likelihood above 1; it counts as 1.
+        return math.exp(-max(loss, 0.0))
 
     def _share(self) -> None:
         floor = self._floor

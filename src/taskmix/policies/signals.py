@@ -53,6 +53,19 @@ class Skill(Signal):
 
 
 @dataclass(frozen=True)
+class Rewards(Signal):
+    """The rewards of the completions that were generated for a draw: free where there are any.
+
+    It brings four measurements. A group is the completions of one prompt.
+
+    - `reward`: the mean reward of the completions.
+    - `spread`: the mean over the groups of the standard deviation of the rewards.
+    - `mute`: the share of groups whose rewards are all equal, which have no gradient.
+    - `advantage`: the mean absolute advantage of the completions.
+    """
+
+
+@dataclass(frozen=True)
 class DevLosses(Signal):
     """The dev losses of several tasks after the step: a forward pass over their dev examples.
 

@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from taskmix.policies.aimed import Aimed
 from taskmix.policies.base import LARGEST_LOSS, Draw, Outcome, bounded, numbers_of
 from taskmix.policies.lines import KinkedLines
-from taskmix.policies.signals import Signal, Skill
+from taskmix.policies.signals import Rewards, Signal, Skill
 from taskmix.policies.state import Array
 from taskmix.run_info import RunInfo
 
@@ -61,6 +61,8 @@ class Worth(Aimed):
         learned: the skill from which the share of a slowed task decreases; 0 measures no skill, as
             in a training loop that evaluates nothing.
         examples: the number of dev examples for the skill; all if None.
+        of: `likelihood`; or `reward`, in reinforcement learning: then s is the mean reward of the
+            completions, from 0 to 1, and also the skill, which costs nothing.
 
     >>> from taskmix.rng import stream
     >>> policy, rng = Worth(["rising", "done"]), stream(1, "draws")
@@ -87,6 +89,7 @@ class Worth(Aimed):
         watch: float = 0.05,
         learned: float = 0.25,
         examples: int | None = 100,
+        of: Literal["likelihood", "reward"] = "likelihood",
     ) -> None:
         super().__init__(tasks, targets, rest, epochs, repeats)
         if not 0 < watch <= 1:
@@ -97,8 +100,13 @@ class Worth(Aimed):
             raise ValueError(f"learned: expected a number from 0 to 1, found {learned}")
         if examples is not None and examples < 1:
             raise ValueError(f"examples: expected at least 1, found {examples}")
+        if of not in ("likelihood", "reward"):
+            raise ValueError(f"of: expected likelihood or reward, found {of!r}")
+        self._of = of
         self._learned = learned
-        if learned > 0:
+        if of == "reward":
+            self.needs = frozenset({Rewards()})
+        elif learned > 0:
             self.needs = frozenset({Skill(examples)})
         count = len(self.tasks)
         self._aimed = self._probabilities
@@ -121,6 +129,8 @@ class Worth(Aimed):
         return super().for_run(info, *more, steps=info.steps if steps is None else steps, **options)
 
     def due(self, draw: Draw) -> frozenset[Signal]:
+        if self._of == "reward":
+            return self.needs
         k = draw.index
         slowed = self._rising[k] < _SLOWED and self._lines.levels[k] >= self._learned
         known = self._skills[k] >= self._learned or (
@@ -129,20 +139,30 @@ class Worth(Aimed):
         return self.needs if slowed and not known else frozenset()
 
     def forgo(self, signals: Collection[Signal]) -> None:
+        if self._of == "reward":
+            super().forgo(signals)
         self._learned, self.needs = 0.0, frozenset()
         self._share()
 
     def tell(self, outcome: Outcome) -> None:
-        draw, loss = outcome.draw, bounded(outcome.loss, LARGEST_LOSS)
-        skill = bounded(outcome.skill, 1.0)
+        draw, value = outcome.draw, self._value(outcome)
+        skill = bounded(outcome.skill if self._of == "likelihood" else outcome.reward, 1.0)
         if skill is not None:
             self._skills[draw.index] = max(skill, self._skills[draw.index])
             self._measured[draw.index] = self._lines.seen[draw.index]
-        if loss is not None:
-            # A density can have a loss below 0, that is a likelihood above 1; it counts as 1.
-            self._lines.observe(draw.index, draw.number, math.exp(-max(loss, 0.0)))
+        if value is not None:
+            self._lines.observe(draw.index, draw.number, value)
             self._judge(draw.index)
         self._share()
+
+    def _value(self, outcome: Outcome) -> float | None:
+        """Return s; None if it was not measured."""
+        if self._of == "reward":
+            reward = bounded(outcome.reward, 1.0)
+            return None if reward is None else max(reward, 0.0)
+        loss = bounded(outcome.loss, LARGEST_LOSS)
+        # A density can have a loss below 0, that is a likelihood above 1; it counts as 1.
+        return None if loss is None else math.exp(-max(loss, 0.0))
 
     def _judge(self, k: int) -> None:
         lines = self._lines

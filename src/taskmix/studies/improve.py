@@ -19,10 +19,12 @@ from taskmix.offpolicy import (
     Estimate,
     Log,
     Reward,
+    absolute_advantage,
     entropy_weight,
     estimate,
     estimate_improved,
     improved_shares,
+    mean_reward,
     mean_shares,
     prediction_gain,
     room_left,
@@ -37,7 +39,10 @@ from taskmix.training.folder import JOURNAL
 if TYPE_CHECKING:
     from taskmix.training.watching import Watcher
 
-REWARDS: Mapping[str, Reward] = {"room_left": room_left, "prediction_gain": prediction_gain}
+REWARDS: Mapping[str, Reward] = {
+    reward.__name__: reward
+    for reward in (room_left, prediction_gain, mean_reward, absolute_advantage)
+}
 SETTINGS = "improve.yaml"
 FIRST_LINE = (
     "# Written by taskmix improve ({hash}); a file that was changed since is not overwritten."

@@ -13,6 +13,7 @@ from taskmix.policies.signals import (
     DevLosses,
     DevScore,
     Gain,
+    Rewards,
     Signal,
     Skill,
     Uncertainty,
@@ -31,6 +32,9 @@ _PLAUSIBLE: Mapping[type[Signal], _Values] = {
         "gradient": float(rng.exponential()),
     },
     Skill: lambda tasks, rng: {"skill": float(rng.uniform(-0.1, 1))},
+    Rewards: lambda tasks, rng: {
+        name: float(rng.random()) for name in ("reward", "spread", "mute", "advantage")
+    },
 }
 _IMPLAUSIBLE = (None, float("nan"), float("inf"), float("-inf"), 1.7e308, -1.7e308, -1.0, 0.0)
 NOT_RESTORED = "the restored copy goes on otherwise: its state_dict leaves something out"
