@@ -88,11 +88,8 @@ class Climb(StoredPolicy):
         self._probabilities = shares
 
     def diagnostics(self) -> dict[str, Any]:
-        a, b = self._beliefs.tolist()
-        return {
-            "a": dict(zip(self.tasks, a, strict=True)),
-            "b": dict(zip(self.tasks, b, strict=True)),
-        }
+        a, b = self._beliefs
+        return {"a": self._named(a), "b": self._named(b)}
 
     def _derive(self, state: Mapping[str, Any]) -> None:
         self._share()

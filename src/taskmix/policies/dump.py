@@ -80,7 +80,7 @@ class DUMP(StoredPolicy):
         return bounds
 
     def diagnostics(self) -> dict[str, Any]:
-        return {"bounds": dict(zip(self.tasks, self._bounds().tolist(), strict=True))}
+        return {"bounds": self._named(self._bounds())}
 
     def _derive(self, state: Mapping[str, Any]) -> None:
         self._share()

@@ -87,7 +87,7 @@ class Learnability(StoredPolicy):
         self._probabilities = distribution(mixed, self.name)
 
     def diagnostics(self) -> dict[str, Any]:
-        return {"pass_rates": dict(zip(self.tasks, self._pass_rates.tolist(), strict=True))}
+        return {"pass_rates": self._named(self._pass_rates)}
 
     def _derive(self, state: Mapping[str, Any]) -> None:
         self._share()

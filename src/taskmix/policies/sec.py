@@ -69,7 +69,7 @@ class SEC(StoredPolicy):
         self._probabilities = softmax(self._values / self._temperature)
 
     def diagnostics(self) -> dict[str, Any]:
-        return {"values": dict(zip(self.tasks, self._values.tolist(), strict=True))}
+        return {"values": self._named(self._values)}
 
     def _derive(self, state: Mapping[str, Any]) -> None:
         self._share()
