@@ -155,6 +155,13 @@ class Kill(transformers.TrainerCallback):  # type: ignore[misc]
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+class Stop(Kill):
+    """Ends the training behind a step."""
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        control.should_training_stop = state.global_step == self._step
+
+
 def latest(folder: Path) -> str | None:
     saved = [each for each in folder.glob("checkpoint-*") if (each / "trainer_state.json").exists()]
     return str(max(saved, key=lambda each: int(each.name.split("-")[1]))) if saved else None
@@ -354,7 +361,7 @@ def test_rloo_takes_the_same_mixin(tmp_path: Path) -> None:
             processing_class=tokenizer(),
             policy=Follow(list(SIZES)),
             journal=folder / "journal.jsonl",
-            callbacks=[resuming.stop_after(stop)],
+            callbacks=[Stop(stop)],
         )
         quiet(made).train(resume_from_checkpoint=resume)
         return made
@@ -377,7 +384,7 @@ def test_two_ranks_make_the_same_draws_and_resume(tmp_path: Path) -> None:
     def compare(folder: Path, **options: Any) -> None:
         whole = trainer(folder / "whole", **options)
         whole.train()
-        trainer(folder / "parts", callbacks=[resuming.stop_after(4)], **options).train()
+        trainer(folder / "parts", callbacks=[Stop(4)], **options).train()
         parts = trainer(folder / "parts", **options)
         parts.train(resume_from_checkpoint=str(folder / "parts/checkpoint-3"))
         states: list[Any] = [None, None]
