@@ -9,9 +9,12 @@ from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
+from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode
+from typer.testing import CliRunner
 
 import taskmix
+from taskmix.cli import app as cli
 
 project = "taskmix"
 author = "the taskmix authors"
@@ -77,7 +80,23 @@ def escape_bars(
     lines[:] = [line if ">>>" in line else line.replace("|", r"\|") for line in lines]
 
 
+class Commands(SphinxDirective):
+    """The help of every command of `taskmix`."""
+
+    def run(self) -> list[nodes.Node]:
+        names = [command.name or command.callback.__name__ for command in cli.registered_commands]
+        return [self._section(name) for name in names]
+
+    def _section(self, name: str) -> nodes.Node:
+        section = nodes.section(ids=[f"taskmix-{name}"])
+        section += nodes.title(text=f"taskmix {name}")
+        said = CliRunner().invoke(cli, [name, "--help"], env={"COLUMNS": "100"})
+        section += nodes.literal_block(text=said.stdout, language="text")
+        return section
+
+
 def setup(app: Sphinx) -> None:
+    app.add_directive("commands", Commands)
     for place in ("taskmix.models", "taskmix.models.conditional", "taskmix.search"):
         module = import_module(place)  # whose names are imported when they are first used
         vars(module).update({name: getattr(module, name) for name in module.__all__})

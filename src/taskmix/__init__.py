@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         Uncertainty,
         Worth,
     )
+    from taskmix.report.page import write_report
     from taskmix.studies.autosem import autosem
     from taskmix.studies.compare import compare
     from taskmix.tasks.data import from_data
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from taskmix.tasks.hub import from_hub
     from taskmix.tasks.task import Task
     from taskmix.training.inference import load_run as load
+    from taskmix.training.plan import plan
     from taskmix.training.run import resume_run as resume
     from taskmix.training.run import run
 
@@ -106,8 +108,10 @@ __all__ = [
     "from_hub",
     "improve",
     "load",
+    "plan",
     "resume",
     "run",
+    "write_report",
 ]
 
 _PLACES = {
@@ -123,8 +127,10 @@ _PLACES = {
     "from_hub": "taskmix.tasks.hub",
     "improve": "taskmix.offpolicy",
     "load": "taskmix.training.inference:load_run",
+    "plan": "taskmix.training.plan",
     "resume": "taskmix.training.run:resume_run",
     "run": "taskmix.training.run",
+    "write_report": "taskmix.report.page",
 }
 """Where a public name lives, and what it is called there; the others are policies and signals."""
 

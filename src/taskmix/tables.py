@@ -2,8 +2,10 @@
 
 import csv
 import io
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 
 UNKNOWN = "–"
 """The text of a missing value."""
@@ -119,6 +121,34 @@ class Table:
 
 def _escaped(cell: str) -> str:
     return cell.replace("|", r"\|")
+
+
+class Tabled(ABC):
+    """A result that shows its tables: as text when it is printed, as HTML in a notebook."""
+
+    @abstractmethod
+    def tables(self) -> list[Table]:
+        """Return the result as tables."""
+
+    def __repr__(self) -> str:
+        return "\n\n".join(
+            "\n".join(part for part in (table.title, str(table), *table.notes) if part)
+            for table in self.tables()
+        )
+
+    def _repr_html_(self) -> str:
+        return "\n".join(map(_html, self.tables()))
+
+
+def _html(table: Table) -> str:
+    title = f"<caption>{escape(table.title)}</caption>" if table.title else ""
+    head = "".join(f"<th>{escape(column.heading)}</th>" for column in table.columns)
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in texts)}</tr>"
+        for texts in table.texts()
+    )
+    notes = "".join(f"<p>{escape(note)}</p>" for note in table.notes)
+    return f"<table>{title}<tr>{head}</tr>{rows}</table>{notes}"
 
 
 def hundredths(score: float) -> str:

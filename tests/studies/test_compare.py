@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from taskmix.config import Objective, RunConfig, build_decider
+from taskmix.config import Objective, RunConfig, build_decider, label
 from taskmix.errors import UserError
 from taskmix.run_info import RunInfo
 from taskmix.studies.compare import compare
 from taskmix.studies.comparison import Comparison
-from taskmix.studies.contestants import MAX_NAME, label
+from taskmix.studies.contestants import MAX_NAME
 from taskmix.training.folder import Finished, Scores
 
 

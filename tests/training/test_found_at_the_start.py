@@ -18,7 +18,7 @@ from taskmix.journal import Step, read
 from taskmix.models.encoders import check_length
 from taskmix.policies import ActivePrioritization, Random
 from taskmix.tasks.task import Task
-from taskmix.training.plan import Planned, plan, plan_table
+from taskmix.training.plan import Plan, Planned, plan
 from taskmix.training.run import run
 
 Toys = Mapping[str, Task]
@@ -62,7 +62,7 @@ SMALL = {"encoder": "small", "width": 16, "vocabulary": 64, "max_length": 16}
 def test_a_plan_counts_the_batches_that_a_task_can_fill(tmp_path: Path) -> None:
     task = csv_task(tmp_path / "t.csv", [(f"a {n}", str(n % 2)) for n in range(20)])
     config = {"tasks": [task], "model": SMALL, "budget": {"steps": 4, "batch": 1000}}
-    [planned] = plan(RunConfig(**config))
+    [planned] = plan(RunConfig(**config)).tasks
     assert planned.epochs == 4
     run(config, tmp_path / "run")
     steps = [record for record in read(tmp_path / "run" / "journal.jsonl") if type(record) is Step]
@@ -121,7 +121,7 @@ def test_a_plan_says_what_a_step_of_a_selector_scores() -> None:
     tasks = ["digits/left", "digits/right"]
     selection = {"name": "mt_uncertainty", "every": 2}
     config = RunConfig(tasks=tasks, selection=selection, budget={"steps": 4, "batch": 8})
-    table = plan_table(plan(config), config)
+    [table] = plan(config).tables()
     assert table.notes[-1] == (
         "A step scores 16 candidates, 8 of each task, and trains on 8 of them."
     )
@@ -136,7 +136,7 @@ def test_a_plan_of_many_large_tasks_keeps_its_numbers_whole(
     ]
     config = RunConfig(tasks=["digits/left"])
     monkeypatch.setattr(terminal, "out", Console(width=60, force_terminal=True, no_color=True))
-    terminal.print_tables([plan_table(planned, config)])
+    terminal.print_tables(Plan(tuple(planned), config, learns=False).tables())
     printed = capsys.readouterr().out
     for number in ("392,702", "392,725", "27,208", "4.2%", "0.0012"):
         assert number in printed

@@ -343,7 +343,7 @@ def test_a_model_that_cannot_write_is_refused(data: Path, tmp_path: Path) -> Non
 
 
 def test_a_plan_knows_how_long_texts_are(data: Path) -> None:
-    planned = {each.task: each for each in plan(config(data))}
+    planned = {each.task: each for each in plan(config(data)).tasks}
     assert planned["texts"].length > planned["asked"].length
     assert planned["texts"].rows == 18
 
@@ -373,7 +373,7 @@ def test_policies_that_mix_the_data_of_language_models(
 def test_epochs_count_tokens_where_batches_do(data: Path) -> None:
     """A task whose epoch is long in tokens is discounted less than its examples would say."""
     budget = {"steps": 3000, "tokens": 48}
-    [asked, texts] = plan(config(data, policy="aimed", budget=budget))
+    [asked, texts] = plan(config(data, policy="aimed", budget=budget)).tasks
     worth = {
         each.task: math.log(each.share) + max(0.0, each.epochs - 1) / 15 for each in (asked, texts)
     }

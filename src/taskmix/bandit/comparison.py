@@ -24,7 +24,7 @@ from taskmix.policies import (
 )
 from taskmix.policies.state import Array
 from taskmix.rng import stream
-from taskmix.tables import Column, Row, Table
+from taskmix.tables import Column, Row, Table, Tabled
 
 #: Creates a policy for an environment.
 Maker = Callable[[Environment], Policy]
@@ -75,8 +75,8 @@ class BanditStanding:
     over_oracle: int
 
 
-@dataclass(frozen=True, eq=False)
-class BanditComparison:
+@dataclass(frozen=True, eq=False, repr=False)
+class BanditComparison(Tabled):
     """The results of several policies in the same bandits.
 
     Args:

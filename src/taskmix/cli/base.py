@@ -1,6 +1,7 @@
 """The application, and the options and arguments that commands share."""
 
 import inspect
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -13,6 +14,7 @@ from taskmix.training.launch import launched
 if TYPE_CHECKING:
     from taskmix.config import RunConfig
 
+MAX_SEEDS = 1000  # of a range
 Function = TypeVar("Function", bound=Callable[..., None])
 
 app = typer.Typer(
@@ -107,7 +109,16 @@ def values_of(text: str, option: str) -> list[Any]:
 
 
 def seeds_of(config: "RunConfig", seeds: str) -> list[int]:
-    """Return the values of `--seeds`."""
+    """Return the values of `--seeds`, in which `1-5` means the seeds from 1 to 5."""
     from taskmix.config import changed
 
-    return [changed(config, {"seed": seed}, "--seeds").seed for seed in values_of(seeds, "--seeds")]
+    listed = re.sub(r"(?<![\w.-])(\d+)-(\d+)(?![\w.-])", _seed_range, seeds)
+    values = values_of(listed, "--seeds")
+    return [changed(config, {"seed": seed}, "--seeds").seed for seed in values]
+
+
+def _seed_range(match: re.Match[str]) -> str:
+    first, last = int(match[1]), int(match[2])
+    if not first <= last < first + MAX_SEEDS:
+        raise UserError(f"--seeds: expected a range of at most {MAX_SEEDS} seeds, found {match[0]}")
+    return ",".join(map(str, range(first, last + 1)))

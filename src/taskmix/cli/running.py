@@ -1,6 +1,7 @@
 """Commands that plan, train and resume a run."""
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -90,17 +91,23 @@ def resume(
 
 
 @command("taskmix plan small-glue.yaml", "taskmix plan small-glue.yaml --set policy=task_size")
-def plan(file: RunFile, sets: Sets = None, data: DataOption = None) -> None:
+def plan(
+    file: RunFile,
+    sets: Sets = None,
+    data: DataOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
+) -> None:
     """Show how a run would spend its budget on each task, without training."""
     from taskmix import config as configs
     from taskmix.training.plan import plan as plan_run
-    from taskmix.training.plan import plan_table
-    from taskmix.training.watching import Watchers
 
     config = configs.load(file, sets or (), data)
-    with showing(quiet=False) as view:
-        planned = plan_run(config, watchers=Watchers([view(config)]))
-    print_tables([plan_table(planned, config)])
+    with showing(quiet=as_json) as view:
+        planned = plan_run(config, watchers=[view(config)])
+    if as_json:
+        print(json.dumps([asdict(task) for task in planned.tasks], indent=2))
+    else:
+        print_tables(planned.tables())
 
 
 def print_result(result: "Finished", folder: Path, quiet: bool) -> None:

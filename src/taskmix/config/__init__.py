@@ -5,6 +5,7 @@ from taskmix.config.classes import (
     decider_class,
     decider_tables,
     is_own,
+    label,
     options_of,
     own_class,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "decider_tables",
     "dump",
     "is_own",
+    "label",
     "load",
     "options_of",
     "own_class",

@@ -206,6 +206,27 @@ def options_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in spec.items() if key not in ("name", "as", "draws")}
 
 
+def label(decider: Mapping[str, Any]) -> str:
+    """Return a decider's name in tables: the user's, else its name and options.
+
+    >>> label({"name": "temperature", "temperature": 2})
+    'temperature 2'
+    >>> label({"name": "exp3s", "eta": 0.1, "epsilon": 0.05})
+    'exp3s eta 0.1, epsilon 0.05'
+    >>> label({"name": "temperature", "temperature": 2, "as": "warm"})
+    'warm'
+    """
+    if "as" in decider:
+        return str(decider["as"])
+    name = str(decider["name"])
+    options = [
+        str(value) if key == name else f"{key} {value}"
+        for key, value in decider.items()
+        if key != "name"
+    ]
+    return f"{name} {', '.join(options)}".rstrip()
+
+
 def build_decider(config: "RunConfig", info: RunInfo) -> Decider:
     """Make the decider of a run."""
     spec = config.decider

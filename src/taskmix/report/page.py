@@ -52,7 +52,7 @@ def _write_comparison(runs: Runs, out: Path, title: str, baseline: str | None) -
     return write_page(out / REPORT, document(title, lead, verdict, body))
 
 
-def write_report(folder: Path, baseline: str | None = None) -> Path:
+def write_report(folder: Path | str, baseline: str | None = None) -> Path:
     """Write the report of a run folder, or of a study: all runs below a folder, by decider.
 
     Args:
@@ -60,6 +60,7 @@ def write_report(folder: Path, baseline: str | None = None) -> Path:
         baseline: in a study, the decider that the others are compared with; if None, `random`
             where it is one of them, else the first.
     """
+    folder = Path(folder)
     if (folder / JOURNAL).exists():
         return write_run_report(folder)
     plotly()

@@ -6,10 +6,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from taskmix.config import Objective, read_value
+from taskmix.config import Objective, label, read_value
 from taskmix.errors import UserError, explain
 from taskmix.report.history import History, read_history
-from taskmix.studies.contestants import label
 from taskmix.training.folder import JOURNAL, RUN, SCORES, Finished, Scores, finished
 from taskmix.training.objective import kept_evaluation
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from taskmix.config import NamedTask, RunConfig, changed, task_entry
 from taskmix.errors import UserError, unknown
-from taskmix.tables import Column, Row, Table, hundredths
+from taskmix.tables import Column, Row, Table, Tabled, hundredths
 
 if TYPE_CHECKING:
     from taskmix.models.multitask import MultiTaskModel
@@ -33,8 +33,8 @@ class ZeroShot:
     loss: float
 
 
-@dataclass(frozen=True)
-class Adapted:
+@dataclass(frozen=True, repr=False)
+class Adapted(Tabled):
     """The result of `adapt`: the tasks whose embedding and head initialised the new ones.
 
     A random embedding is called `random`, a random head None. The zero-shot table is empty where it

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskmix.errors import UserError
-from taskmix.tables import Column, Table, hundredths
+from taskmix.tables import Column, Table, Tabled, hundredths
 from taskmix.tasks.difficulty import Difficulty, task_difficulty
 from taskmix.training.folder import finished
 
@@ -26,8 +26,8 @@ MAX_EXAMPLES = 500
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Analysis:
+@dataclass(frozen=True, repr=False)
+class Analysis(Tabled):
     """The scores, difficulties and similarities of the tasks of a finished run.
 
     Args:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from taskmix.config import OF_MACHINE, RunConfig, dump, parse, read_yaml
+from taskmix.config import OF_MACHINE, RunConfig, dump, label, parse, read_yaml
 from taskmix.errors import DivergedError, UserError, unknown
 from taskmix.families import FAMILIES
 from taskmix.files import write_whole
@@ -18,7 +18,6 @@ from taskmix.studies.contestants import (
     check_names,
     contestant_config,
     jobs_of,
-    label,
     merged_runs,
 )
 from taskmix.studies.locks import FileLocks

@@ -18,12 +18,12 @@ from taskmix.studies.paired import (
     p_words,
 )
 from taskmix.studies.verdict import Verdict, verdict
-from taskmix.tables import Column, Table, TableCell, Value, duration
+from taskmix.tables import Column, Table, TableCell, Tabled, Value, duration
 from taskmix.training.folder import Finished
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Tabled):
     """The finished runs of each contestant.
 
     Args:

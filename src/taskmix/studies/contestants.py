@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from taskmix.config import RunConfig, changed, decided_by
+from taskmix.config import RunConfig, changed, decided_by, label
 from taskmix.errors import UserError
 from taskmix.families import FAMILIES
 from taskmix.training.folder import Finished
@@ -35,27 +35,6 @@ class Job:
     config: RunConfig
     folder: Path
     name: str  # the folder's path within that of the comparison
-
-
-def label(decider: Mapping[str, Any]) -> str:
-    """Return a decider's name in tables: the user's, else its name and options.
-
-    >>> label({"name": "temperature", "temperature": 2})
-    'temperature 2'
-    >>> label({"name": "exp3s", "eta": 0.1, "epsilon": 0.05})
-    'exp3s eta 0.1, epsilon 0.05'
-    >>> label({"name": "temperature", "temperature": 2, "as": "warm"})
-    'warm'
-    """
-    if "as" in decider:
-        return str(decider["as"])
-    name = str(decider["name"])
-    options = [
-        str(value) if key == name else f"{key} {value}"
-        for key, value in decider.items()
-        if key != "name"
-    ]
-    return f"{name} {', '.join(options)}".rstrip()
 
 
 def contestant_config(config: RunConfig, spec: ContestantSpec) -> RunConfig:

@@ -33,7 +33,7 @@ from taskmix.offpolicy.curves import FLOOR, LearnedMixture, Measure, ScoredRun, 
 from taskmix.policies import Policy
 from taskmix.run_info import RunInfo
 from taskmix.studies.workers import Runner, check_same_settings
-from taskmix.tables import Column, Row, Table
+from taskmix.tables import Column, Row, Table, Tabled
 from taskmix.training.folder import JOURNAL
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ class Share:
     now: float
 
 
-@dataclass(frozen=True)
-class PolicyEstimate:
+@dataclass(frozen=True, repr=False)
+class PolicyEstimate(Tabled):
     """A policy, and the estimate of its mean reward in the states that the runs visited.
 
     The estimate of a policy that was learned here is from draws that it was not learned from.

@@ -23,7 +23,7 @@ from taskmix.offpolicy.curves import (
 )
 from taskmix.studies.improve import write_policy
 from taskmix.studies.workers import Runner, check_same_settings
-from taskmix.tables import Column, Row, Table, TableCell, hundredths
+from taskmix.tables import Column, Row, Table, TableCell, Tabled, hundredths
 
 if TYPE_CHECKING:
     from taskmix.training.watching import Watcher
@@ -65,8 +65,8 @@ class TunedRun:
         return float(self.scored.values[-1, np.isin(self.scored.tasks, self.scored.targets)].mean())
 
 
-@dataclass(frozen=True)
-class Tuning:
+@dataclass(frozen=True, repr=False)
+class Tuning(Tabled):
     """The runs of a tuning in order, and what was promised and reached by each."""
 
     runs: Sequence[TunedRun]

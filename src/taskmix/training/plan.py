@@ -1,16 +1,20 @@
 """Plans: what a budget means for each task, before it is spent."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from taskmix.config import RunConfig
+from taskmix.config import RunConfig, label
+from taskmix.policies import Policy
 from taskmix.selection import Selector
-from taskmix.tables import Column, Row, Table
+from taskmix.tables import Column, Row, Table, Tabled
 from taskmix.training.assembly import prepare_run
-from taskmix.training.prepare import Prepared, token_batches
-from taskmix.training.watching import Watchers
+from taskmix.training.prepare import Prepared, Tasks, by_name, token_batches
+from taskmix.training.run import configured
+from taskmix.training.watching import Watcher, Watchers
 
 
 @dataclass(frozen=True)
@@ -28,11 +32,42 @@ class Planned:
     scored: float = 0.0  # candidates that a selector scores a step
 
 
+@dataclass(frozen=True, repr=False)
+class Plan(Tabled):
+    """How a run would spend its budget.
+
+    Args:
+        tasks: what the budget means for each task.
+        config: of the run.
+        learns: whether the policy learns from outcomes, so that the shares are those of the start.
+    """
+
+    tasks: tuple[Planned, ...]
+    config: RunConfig
+    learns: bool
+
+    def tables(self) -> list[Table]:
+        return [_table(self)]
+
+
 def plan(
-    config: RunConfig, cache: Path | None = None, watchers: Watchers | None = None
-) -> list[Planned]:
-    """Return the expected mixture of a run; reads the data and trains nothing."""
-    run = prepare_run(config, cache=cache, watchers=watchers)
+    config: RunConfig | Mapping[str, Any] | str | Path,
+    *,
+    tasks: Tasks = (),
+    cache: Path | None = None,
+    watchers: Sequence[Watcher] = (),
+) -> Plan:
+    """Return how a run would spend its budget on each task; reads the data and trains nothing.
+
+    Args:
+        config: a `RunConfig`, the same as a mapping, or the path of a run file.
+        tasks: tasks made in Python; the configuration refers to them by name.
+        cache: the cache folder, for encoded splits above all.
+        watchers: are notified of the progress.
+    """
+    python_tasks = by_name(tasks)
+    config = configured(config, python_tasks)
+    run = prepare_run(config, python_tasks, cache=cache, watchers=Watchers(watchers))
     sizes = {entry.task.name: len(entry.train) for entry in run.prepared}
     driver = config.family.load_driver()
     examples = driver.expected_examples(run.decider, config, sizes)
@@ -40,7 +75,7 @@ def plan(
     scored: dict[str, float] = {}
     if isinstance(run.decider, Selector):
         scored = {t: n / run.decider.every for t, n in run.decider.candidates().items()}
-    return [
+    planned = tuple(
         Planned(
             entry.task.name,
             entry.train.rows,
@@ -53,7 +88,10 @@ def plan(
             scored.get(entry.task.name, 0.0),
         )
         for entry in run.prepared
-    ]
+    )
+    decider = getattr(run.decider, "policy", run.decider)  # which `stratified` draws from
+    learns = isinstance(decider, Policy) and type(decider).tell is not Policy.tell
+    return Plan(planned, config, learns)
 
 
 def _epoch_size(entry: Prepared, config: RunConfig) -> float:
@@ -70,7 +108,8 @@ _EQUIVALENT = {
 }
 
 
-def plan_table(planned: list[Planned], config: RunConfig) -> Table:
+def _table(plan: Plan) -> Table:
+    planned, config = plan.tasks, plan.config
     columns = [
         Column("task"),
         Column("rows", ","),
@@ -85,7 +124,11 @@ def plan_table(planned: list[Planned], config: RunConfig) -> Table:
         [p.task, p.rows, p.cut, p.dev, p.dev_cut, p.length, p.share, p.epochs] for p in planned
     ]
     scored = sum(p.scored for p in planned)
-    notes = [_budget_sentence(config)]
+    notes = [
+        f"{config.family.key.capitalize()}: {label(config.decider)}. {_budget_sentence(config)}"
+    ]
+    if plan.learns:
+        notes.append("The policy learns during the run; these are the shares that it starts with.")
     if scored:
         notes.append(
             f"A step scores {scored:,.0f} candidates, {scored / len(planned):,.0f} of each task, "

@@ -12,7 +12,7 @@ from taskmix.offpolicy.curves.posterior import LearningCurves
 from taskmix.offpolicy.curves.scored_run import Measure, RateSchedule, ScoredRun
 from taskmix.policies.state import Array
 from taskmix.rng import stream
-from taskmix.tables import Column, Row, Table, TableCell, hundredths
+from taskmix.tables import Column, Row, Table, TableCell, Tabled, hundredths
 
 #: The share that every task keeps, so that later runs can learn about it.
 FLOOR = 0.02
@@ -63,8 +63,8 @@ class TaskForecast:
     begun: bool
 
 
-@dataclass(frozen=True)
-class LearnedMixture:
+@dataclass(frozen=True, repr=False)
+class LearnedMixture(Tabled):
     """Shares that maximise the expected objective, and the forecast of a run with them.
 
     Args:
