@@ -18,7 +18,7 @@ from taskmix.journal import Step, read
 from taskmix.models.encoders import check_length
 from taskmix.policies import ActivePrioritization, Random
 from taskmix.tasks.task import Task
-from taskmix.training.plan import Plan, Planned, plan
+from taskmix.training.plan import Planned, RunPlan, plan
 from taskmix.training.run import run
 
 Toys = Mapping[str, Task]
@@ -136,7 +136,7 @@ def test_a_plan_of_many_large_tasks_keeps_its_numbers_whole(
     ]
     config = RunConfig(tasks=["digits/left"])
     monkeypatch.setattr(terminal, "out", Console(width=60, force_terminal=True, no_color=True))
-    terminal.print_tables(Plan(tuple(planned), config, learns=False).tables())
+    terminal.print_tables(RunPlan(tuple(planned), config, learns=False).tables())
     printed = capsys.readouterr().out
     for number in ("392,702", "392,725", "27,208", "4.2%", "0.0012"):
         assert number in printed

@@ -33,7 +33,7 @@ class Planned:
 
 
 @dataclass(frozen=True, repr=False)
-class Plan(Tabled):
+class RunPlan(Tabled):
     """How a run would spend its budget.
 
     Args:
@@ -56,7 +56,7 @@ def plan(
     tasks: Tasks = (),
     cache: Path | None = None,
     watchers: Sequence[Watcher] = (),
-) -> Plan:
+) -> RunPlan:
     """Return how a run would spend its budget on each task; reads the data and trains nothing.
 
     Args:
@@ -91,7 +91,7 @@ def plan(
     )
     decider = getattr(run.decider, "policy", run.decider)  # which `stratified` draws from
     learns = isinstance(decider, Policy) and type(decider).tell is not Policy.tell
-    return Plan(planned, config, learns)
+    return RunPlan(planned, config, learns)
 
 
 def _epoch_size(entry: Prepared, config: RunConfig) -> float:
@@ -108,7 +108,7 @@ _EQUIVALENT = {
 }
 
 
-def _table(plan: Plan) -> Table:
+def _table(plan: RunPlan) -> Table:
     planned, config = plan.tasks, plan.config
     columns = [
         Column("task"),
