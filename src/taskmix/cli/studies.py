@@ -363,7 +363,7 @@ def report(
 ) -> None:
     """Write report.html of a run, finished or not, or of a study into its folder."""
     from taskmix.report.page import write_report
-    from taskmix.studies.autosem.pipeline import RESULT
+    from taskmix.studies.autosem.result import RESULT
 
     if (folder / RESULT).exists():
         from taskmix.report.autosem import write_autosem_report
