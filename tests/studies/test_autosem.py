@@ -14,6 +14,8 @@ import pytest
 pytest.importorskip("optuna")
 pytest.importorskip("botorch")
 
+import optuna
+
 from experiments.auxiliaries import AUXILIARIES, Sizes, auxiliary_tasks, network
 from taskmix.config import RunConfig, load, write_value
 from taskmix.errors import DivergedError, UserError
@@ -32,8 +34,8 @@ from taskmix.studies.autosem import (
     autosem,
     read_result,
 )
-from taskmix.studies.autosem.search import nearest, suggested
-from taskmix.training.folder import config_of, finished
+from taskmix.studies.autosem.search import Reporter, nearest, suggested
+from taskmix.training.folder import Scores, config_of, finished
 from taskmix.training.watching import Watcher
 
 SIZES = Sizes(primary=32, auxiliary=64, dev=40)
@@ -203,6 +205,23 @@ def test_pruning_saves_steps_and_the_pruned_are_never_the_best(tmp_path: Path) -
     assert result.search.spent.steps < 12 * 20
     assert not result.search.best.pruned
     assert all(each.value == each.curve[each.spent.steps] for each in pruned)
+
+
+def test_a_resumed_trial_is_pruned_at_the_step_at_which_it_would_have_been() -> None:
+    pruner = optuna.pruners.MedianPruner(n_startup_trials=1, n_warmup_steps=0)
+    search = optuna.create_study(direction="maximize", pruner=pruner)
+    other, trial = search.ask(), search.ask()
+    for step, value in ((4, 0.5), (8, 0.9)):
+        other.report(value, step)
+    search.tell(other, 0.9)
+    for step, value in ((4, 0.6), (8, 0.7)):
+        trial.report(value, step)
+    # Killed before it was pruned, it has to come to step 8 again.
+    config = RunConfig(tasks=["a"], objective="a", budget={"steps": 12})
+    resumed = Reporter(trial, config, prune=True)
+    resumed.evaluated(4, {"a": Scores(0.6, {}, 1.0, 10)}, 0.6, best=True)
+    with pytest.raises(optuna.TrialPruned, match="step 8"):
+        resumed.evaluated(8, {"a": Scores(0.7, {}, 1.0, 10)}, 0.7, best=True)
 
 
 def test_a_warm_start_begins_where_stage_1_points_and_makes_fewer_trials(tmp_path: Path) -> None:
