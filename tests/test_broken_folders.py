@@ -10,12 +10,13 @@ import pytest
 
 import taskmix as library
 from taskmix.errors import UserError
+from taskmix.files import hash_of
 from taskmix.report.page import write_run_report
 from taskmix.training.change import change_tasks
 from taskmix.training.folder import finished
 
 DEEP = "[" * 5000 + "]" * 5000
-GARBAGE = ["", "{", "[]", "null", "5", '"x"', '{"a": 1}', DEEP]
+GARBAGE = ["", "{", "[]", "null", "5", '"x"', '{"a": 1}', DEEP, "9" * 5000, "\u00b2"]
 Change = Callable[[dict[str, Any]], Any]
 
 
@@ -101,6 +102,13 @@ def test_a_model_that_says_something_else_is_refused(change: Change, folder: Pat
         library.load(folder)
 
 
+def test_a_run_file_with_other_tasks_than_the_model_is_refused(folder: Path) -> None:
+    run = folder / "run.yaml"
+    run.write_text(run.read_text().replace("- digits/right", "- digits/larger"))
+    with pytest.raises(UserError, match=r"expected a model for the task digits/larger, found dig"):
+        library.load(folder)
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "heads.safetensors"])
 def test_weights_that_are_cut_or_gone_are_refused(name: str, folder: Path) -> None:
     path = folder / "model" / name
@@ -120,6 +128,56 @@ def unfinished(folder: Path) -> Path:
         if step.name != "step-4":
             shutil.rmtree(step)
     return folder / "checkpoints" / "step-4" / "state.json"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d.update(journal=-1),
+        lambda d: d["driver"].update(draws=5),
+        lambda d: d["driver"]["policy"].update(tasks=["x"]),
+        lambda d: d["driver"].clear(),
+        lambda d: d.update(selected={"step": "x"}),
+        lambda d: d.update(selected={"step": None, "scores": None}),
+    ],
+)
+def test_a_forged_state_is_refused_even_with_its_checksum(change: Change, folder: Path) -> None:
+    path = unfinished(folder)
+    state = json.loads(path.read_text())
+    del state["checksum"]
+    change(state)
+    path.write_text(json.dumps(state | {"checksum": hash_of(json.dumps(state))}))
+    with pytest.raises(UserError, match="checkpoint"):
+        library.resume(folder)
+
+
+def test_checkpoints_are_counted_by_plain_digits_alone(folder: Path) -> None:
+    unfinished(folder)
+    (folder / "checkpoints" / "step-\u00b2").mkdir()
+    (folder / "checkpoints" / "step-\u0663").mkdir()
+    library.resume(folder)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        '{"step": "4", "run": "x"}',
+        '{"step": 1e999, "run": "x"}',
+        '{"step": 4}',
+        '{"step": 4, "run": "x: ["}',
+        '{"step": -1, "run": "tasks: [digits/left]"}',
+        '{"step": 4, "run": "tasks: [digits/left]", "journal": 10000000, "line": ""}',
+        '{"step": 4, "run": "tasks: [digits/left]", "journal": null, "line": ""}',
+    ],
+)
+def test_a_forged_change_is_refused_and_changes_nothing(text: str, folder: Path) -> None:
+    unfinished(folder)
+    (folder / "change.json").write_text(text)
+    before = [(folder / name).read_bytes() for name in ("run.yaml", "journal.jsonl")]
+    with pytest.raises(UserError, match=r"change.json"):
+        library.resume(folder)
+    assert [(folder / name).read_bytes() for name in ("run.yaml", "journal.jsonl")] == before
 
 
 @pytest.mark.parametrize("text", GARBAGE)

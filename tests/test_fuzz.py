@@ -1,8 +1,8 @@
-"""Hostile run files, options, journals, checkpoints, models and data files.
+"""Hostile run files, options, journals, checkpoints, changes, models, caches and data files.
 
 Whatever is made up here, the answer is a result or one sentence (`TaskmixError`): no traceback, and
-nothing that was asked is changed without a word. It takes less than a minute; TASKMIX_FUZZ=20 takes
-twenty times as many examples, other ones each time.
+nothing that was asked is changed without a word. TASKMIX_FUZZ=10 takes ten times as many examples,
+other ones each time.
 """
 
 import csv
@@ -27,8 +27,11 @@ import taskmix as library
 from taskmix.config import RunConfig, build_decider, dump, load, parse, read_value
 from taskmix.errors import TaskmixError, UserError
 from taskmix.families import FAMILIES
+from taskmix.files import hash_of
 from taskmix.journal import read, repair
 from taskmix.models import saving
+from taskmix.models.spec import ModelSpec
+from taskmix.models.tokenizers import Corpus, tokenizer_for
 from taskmix.report.comparison_body import comparison_body
 from taskmix.report.run_body import run_body
 from taskmix.report.run_data import read_run
@@ -36,9 +39,11 @@ from taskmix.run_info import RunInfo
 from taskmix.studies.improve import improve_runs
 from taskmix.tasks.encoding import encode
 from taskmix.tasks.files import FORMATS, from_files
+from taskmix.tasks.parts import counted
 from taskmix.tasks.tokenizer import Tokenizer
 from taskmix.training import checkpoints
 from taskmix.training.assembly import assemble
+from taskmix.training.change import complete_change
 from taskmix.training.folder import config_of, finished
 
 TIMES = int(os.environ.get("TASKMIX_FUZZ", "1"))
@@ -49,6 +54,7 @@ def fuzz(examples: int) -> Callable[[Any], Any]:
     return settings(
         max_examples=examples * TIMES,
         derandomize=TIMES == 1,
+        print_blob=True,
         deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),
@@ -100,6 +106,31 @@ def broken(draw: st.DrawFn, values: Any) -> Any:
     for _ in range(draw(st.integers(1, 2))):
         values = changed(values, draw(st.sampled_from(places(values))), draw(junk))
     return values
+
+
+RAW = {
+    "deep list": "[" * 3000 + "]" * 3000,
+    "deep mapping": '{"a":' * 3000 + "1" + "}" * 3000,
+    "huge integer": "9" * 400,
+    "integer of many digits": "7" * 5000,
+    "large integer": str(2**70),
+    "negative": "-1",
+    "large": "1e308",
+    "infinite": "1e999",
+    "no number": "NaN",
+    "superscript": '"\\u00b2"',
+    "half a pair": '"\\ud800"',
+}
+"""JSON that Python cannot write, or that overflows when it is counted with."""
+
+
+@st.composite
+def forged(draw: st.DrawFn, values: Any) -> str:
+    """JSON of values with one or two of them replaced by junk, or one by hostile JSON."""
+    if draw(st.booleans()):
+        return json.dumps(draw(broken(values)))
+    marked = json.dumps(changed(values, draw(st.sampled_from(places(values))), "<here>"))
+    return marked.replace('"<here>"', RAW[draw(st.sampled_from(sorted(RAW)))])
 
 
 @st.composite
@@ -253,8 +284,9 @@ def test_journals_are_read_or_refused(
         path.write_bytes(data.draw(damaged(path.read_bytes())))
     else:
         number = data.draw(st.integers(0, len(lines) - 1))
-        lines[number] = data.draw(broken(lines[number]))
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        texts = [json.dumps(line) for line in lines]
+        texts[number : number + data.draw(st.integers(0, 2))] = [data.draw(forged(lines[number]))]
+        path.write_text("".join(text + "\n" for text in texts))
     with sentence():
         list(read(path))
         run = read_run(folder)
@@ -296,12 +328,62 @@ def test_scores_run_files_and_models_are_read_or_refused(
     if path.suffix == ".json" and data.draw(st.booleans()):
         if path.name == "tokenizer.json":
             return
-        path.write_text(json.dumps(data.draw(broken(json.loads(path.read_text())))))
+        path.write_text(data.draw(forged(json.loads(path.read_text()))))
     else:
         path.write_bytes(data.draw(damaged(path.read_bytes())))
     for use in (finished, config_of, library.load, lambda folder: saving.load(folder / "model")):
         with sentence():
             use(folder)
+
+
+def stopped(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Return a copy of a run before its end, and the state of its only checkpoint."""
+    folder = copied(folder, tmp_path_factory)
+    (folder / "scores.json").unlink()
+    shutil.rmtree(folder / "model")
+    [newest, *older] = sorted(folder.glob("checkpoints/step-*"), reverse=True)
+    for path in older:
+        shutil.rmtree(path)
+    return folder, newest / "state.json"
+
+
+@fuzz(40)
+@given(data=st.data())
+def test_a_forged_state_is_resumed_or_refused(
+    done: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Its checksum is right, so that the values inside are what is looked at."""
+    folder, path = stopped(done, tmp_path_factory)
+    state = json.loads(path.read_text())
+    del state["checksum"]
+    text = data.draw(forged(state))
+    with sentence():
+        try:
+            values = json.loads(text)
+            path.write_text(json.dumps(values | {"checksum": hash_of(json.dumps(values))}))
+        except (RecursionError, ValueError, TypeError):  # Python cannot read or write it itself
+            path.write_text(text)
+        library.resume(folder)
+
+
+@fuzz(40)
+@given(data=st.data())
+def test_a_change_is_completed_or_refused(
+    done: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder, _ = stopped(done, tmp_path_factory)
+    run, journal = ((folder / name).read_text() for name in ("run.yaml", "journal.jsonl"))
+    change = {"step": 4, "run": run, "journal": len(journal), "line": ""}
+    text = json.dumps(change).encode()
+    forgery = forged(change).map(str.encode)
+    (folder / "change.json").write_bytes(data.draw(forgery | damaged(text)))
+    refused = True
+    with sentence():
+        complete_change(folder)
+        refused = False
+    if refused:
+        assert (folder / "run.yaml").read_text() == run
+        assert (folder / "journal.jsonl").read_text() == journal
 
 
 TABLE = [{"t": "so good, so far", "p": "yes", "y": "1"}, {"t": "so bad", "p": "no", "y": "0"}] * 3
@@ -386,9 +468,9 @@ def test_data_files_are_read_or_refused(
     suffix = data.draw(st.sampled_from(sorted(files)))
     path = folder / f"data.{suffix}"
     if suffix in ("jsonl", "mrqa") and data.draw(st.booleans()):
-        rows = [json.loads(line) for line in files[suffix].splitlines()]
-        rows[1] = data.draw(broken(rows[1]))
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        lines = files[suffix].decode().splitlines()
+        lines[1] = data.draw(forged(json.loads(lines[1])))
+        path.write_text("".join(f"{line}\n" for line in lines))
     else:
         path.write_bytes(data.draw(damaged(files[suffix])))
     columns: dict[str, Any] = COLUMNS.get(suffix, {"text": "t", "label": "y"})
@@ -399,6 +481,45 @@ def test_data_files_are_read_or_refused(
     with sentence():
         task = from_files("x", train=path, dev=path, kind=kind, format=suffix, **columns)
         encode(task.kind, task.split("train"), TOKENIZER, folder / "cache")
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Callable[[Path], Any]]:
+    """A cache with an entry of each kind, and the function that fills or reads one."""
+    folder = tmp_path_factory.mktemp("cached")
+    path = folder / "data.csv"
+    path.write_bytes(files_of("classify")["csv"])
+    task = from_files("x", train=path, dev=path, text="t", label="y")
+    source = task.split("train")
+    spec = ModelSpec(encoder="small", vocabulary=64, max_length=8)
+
+    def use(cache: Path) -> Any:
+        tokenizer = tokenizer_for(spec, Corpus("x", lambda: [row["t"] for row in TABLE]), cache)
+        split = encode(task.kind, source, tokenizer, cache)
+        batch, targets = split.batch(np.arange(len(split)))
+        arrays = {name: array.tolist() for name, array in (batch | targets).items()}
+        return arrays, counted(source, cache).rows
+
+    use(folder / "cache")
+    return folder / "cache", use
+
+
+@fuzz(60)
+@given(data=st.data())
+def test_a_cache_gives_what_was_put_there(
+    cache: tuple[Path, Callable[[Path], Any]],
+    tmp_path_factory: pytest.TempPathFactory,
+    data: st.DataObject,
+) -> None:
+    whole, use = cache
+    folder = copied(whole, tmp_path_factory)
+    path = data.draw(st.sampled_from(sorted(path for path in folder.rglob("*") if path.is_file())))
+    content = path.read_bytes()
+    if path.suffix == ".json" and data.draw(st.booleans()):
+        path.write_text(data.draw(forged(json.loads(content))))
+    else:
+        path.write_bytes(data.draw(damaged(content)))
+    assert use(folder) == use(whole)
 
 
 @fuzz(100)

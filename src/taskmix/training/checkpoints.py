@@ -17,7 +17,16 @@ from taskmix.files import checksum, hash_of, parse_json, whole_folder
 MODEL = "model.safetensors"
 OPTIMIZER = "optimizer.safetensors"
 STATE = "state.json"
-NEEDED = ("checksum", "step", "files", "config", "data", "journal", "driver", "selected")
+NEEDED: dict[str, type[Any]] = {
+    "checksum": str,
+    "step": int,
+    "files": dict,
+    "config": str,
+    "data": dict,
+    "journal": int,
+    "driver": dict,
+    "selected": dict,
+}
 log = logging.getLogger(__name__)
 
 
@@ -61,16 +70,18 @@ def load(path: Path) -> Snapshot:
     """Read a checkpoint; raise if any byte of it has changed."""
     try:
         state = parse_json((path / STATE).read_bytes(), any_number=True)
-        if missing := [key for key in NEEDED if key not in state]:
-            raise ValueError(f"found no {missing[0]} in {STATE}")
+        for key, kind in NEEDED.items():
+            value: Any = state.get(key) if isinstance(state, dict) else None
+            if not isinstance(value, kind) or (kind is int and value < 0):
+                raise ValueError(f"no {key} in {STATE}")
         if state.pop("checksum") != hash_of(json.dumps(state)):
-            raise ValueError(f"found other bytes in {STATE} than were written")
+            raise ValueError(f"other bytes in {STATE} than were written")
         for name, expected in state.pop("files").items():
             if checksum(path / name) != expected:
-                raise ValueError(f"found other bytes in {name} than were written")
+                raise ValueError(f"other bytes in {name} than were written")
         model, optimizer = load_file(path / MODEL), load_file(path / OPTIMIZER)
     except (OSError, ValueError, TypeError, AttributeError, SafetensorError) as error:
-        raise UserError(f"{path}: expected a whole checkpoint, {error}") from None
+        raise UserError(f"{path}: expected a whole checkpoint, found {error}") from None
     return Snapshot(state.pop("step"), model, optimizer, state)
 
 

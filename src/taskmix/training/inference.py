@@ -227,6 +227,10 @@ def load_run(
     device = pick_device(config.device)
     if config.python_model is None:
         trained, tokenizer = saving.load(folder / MODEL, _finder(folder, config.code, trust_code))
+        for name in config.task_names:
+            if name not in trained.kinds:
+                names = ", ".join(trained.kinds)
+                raise UserError(f"{folder}: expected a model for the task {name}, found {names}")
         tasks_of_run = {
             entry.name: task_of(entry, config, python_tasks, trained.kinds[entry.name])
             for entry in config.tasks

@@ -3,13 +3,13 @@
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
+from pydantic import TypeAdapter
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import nn
@@ -114,10 +114,17 @@ class Session:
         with self.ranks.together(lambda: self._journal(snapshot.state["journal"])) as journal:
             driver = self.driver(journal)
             self._load_model(driver, snapshot)
+            self._restore(driver, snapshot)
+            return self._spend(driver)
+
+    def _restore(self, driver: Driver, snapshot: Snapshot) -> None:
+        try:
             driver.load_tensors(self.ranks.parts(snapshot.optimizer, driver.engine.model))
             driver.load_state_dict(snapshot.state["driver"])
-            self.selected = _selected(snapshot.state["selected"])
-            return self._spend(driver)
+            self.selected = TypeAdapter(Selected).validate_python(snapshot.state["selected"])
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+            why = " ".join(str(error).split())[:200]
+            raise UserError(f"{self.folder}: its checkpoint holds another state: {why}") from error
 
     def _check(self, snapshot: Snapshot) -> None:
         """Raise unless the checkpoint belongs to this configuration and these data."""
@@ -291,9 +298,8 @@ class Session:
     def _finish(self, driver: Driver) -> Finished:
         """Write the model to keep, then the scores, whose file marks the run as finished."""
         selected = self.selected
-        # The last step is always scored, so that there is something to keep.
-        assert selected.step is not None
-        assert selected.scores is not None
+        if selected.step is None or selected.scores is None:  # the last step is always scored
+            raise UserError(f"{self.folder}: its checkpoint names no step whose model to keep")
         for folder in (self.folder, self.folder / CHECKPOINTS):
             sweep(folder)  # a process that was killed may have left something half written
         self._prune()
@@ -349,12 +355,6 @@ def config_hash(config: RunConfig) -> str:
     resolved = config.resolved or Resolved()
     revisions = resolved.model_dump(include={"encoders", "datasets"}, exclude_defaults=True)
     return hash_of(dump(asked_for(config)) + (json.dumps(revisions) if revisions else ""))
-
-
-def _selected(values: Mapping[str, Any]) -> Selected:
-    stored = values["scores"]
-    scores = None if stored is None else {name: Scores(**task) for name, task in stored.items()}
-    return Selected(**{**values, "scores": scores})
 
 
 @contextmanager

@@ -36,6 +36,11 @@ class Classify(LabelledKind):
     usual = ("accuracy",)
     marks: int = 0  # marked pieces of each row, whose vectors are added to the pooled one
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.marks < 0:
+            raise UserError(f"marks: expected at least 0, found {self.marks}")
+
     @classmethod
     def shape(cls, columns: ColumnMap) -> Shape:
         return Texts(columns.text, columns.pair, columns.label, id=columns.id)
