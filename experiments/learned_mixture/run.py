@@ -18,13 +18,27 @@ import numpy as np
 from scipy import stats
 
 from experiments.learned_mixture.images import CLASSES, ImageNetwork, image_tasks
-from experiments.shared import Outcomes, add_sets, command_line, held, markdown, publish, spread
+from experiments.shared import (
+    EXAMPLES,
+    Outcomes,
+    add_sets,
+    command_line,
+    held,
+    markdown,
+    publish,
+    spread,
+)
 from taskmix import Fixed, Policy, Random, RunConfig, run
 from taskmix.bandit import Environment, Rollout, simulate
-from taskmix.config import parse, with_sets
+from taskmix.config import load, parse, with_sets
 from taskmix.offpolicy.curves import RateSchedule, ScoredRun, learn_mixture
 from taskmix.rng import stream
 
+TARGETS = (
+    *("reviews", "news", "captions", "science", "tweets", "wikipedia", "questions"),
+    "linguistics",
+)
+"""The target domains of the example; their values are negative losses."""
 SUITES: Mapping[str, tuple[str, ...]] = {
     "late": tuple(CLASSES),
     "begun": tuple(CLASSES)[:5],
@@ -32,6 +46,7 @@ SUITES: Mapping[str, tuple[str, ...]] = {
         *("glue/sst2", "snli", "wnut17", "glue/mrpc", "glue/rte", "glue/qnli"),
         *("superglue/cb", "superglue/wsc"),
     ),
+    "domains": tuple(f"text/{name}" for name in TARGETS),
 }
 BANDIT = "bandit"
 PILOT, LEARNED, TWICE = "pilot", "learned", "uniform twice"
@@ -44,13 +59,16 @@ ARMS: Mapping[str, Any] = {
     "aimed": {"name": "aimed"},
     TWICE: {"name": "random"},
 }
-TEXT_ARMS = ("uniform", LEARNED)
+SLOW_ARMS = {"text": ("uniform", LEARNED), "domains": ("uniform", LEARNED, "aimed")}
 PILOT_SEED, SEEDS = 100, (101, 102, 103, 104, 105)
 SETS, ENVIRONMENTS, NOISES, EVALUATIONS = (1, 2, 3), 8, (0.0, 0.1), 100
 STEPS = 1000  # of the bandit
 
 
 def configuration(suite: str, sets: Sequence[str]) -> RunConfig:
+    if suite == "domains":
+        example = load(EXAMPLES / "text-domains.yaml", [], os.environ["TASKMIX_DATA"])
+        return with_sets(example, ["evaluate.every=50", *sets])
     values: dict[str, Any] = {
         "tasks": list(SUITES[suite]),
         "budget": {"steps": 300, "batch": 16},
@@ -87,7 +105,7 @@ def run_arm(
         decider = {"name": "fixed", "probabilities": mixture.shares}
         forecast = {"forecast": asdict(mixture)}
     tasks = SUITES[suite]
-    images = suite != "text"
+    images = suite not in SLOW_ARMS
     result = run(
         config.model_copy(update={"policy": decider}),
         runs / name,
@@ -95,7 +113,9 @@ def run_arm(
         tasks=image_tasks(tasks) if images else (),
         resume=True,
     )
-    scores = {task: scores.score for task, scores in result.tasks.items()}
+    losses = suite == "domains"
+    values = {task: -of.loss if losses else of.score for task, of in result.tasks.items()}
+    scores = {task: values[task] for task in tasks}
     outcomes.add(name, {"suite": suite, "arm": arm, "seed": seed, "scores": scores, **forecast})
 
 
@@ -199,7 +219,7 @@ def _verdict(outcomes: Outcomes, suite: str) -> str:
     p = float(stats.ttest_1samp(gaps, 0.0).pvalue)
     gain = float(gaps.mean())
     holds = gain >= 2 and p < 0.05 if suite == "late" else gain > 0 or p >= 0.05
-    rule = 1 if suite == "late" else 2
+    rule = {"late": 1, "begun": 2, "domains": 6}[suite]
     return f"Rule {rule} {held(holds)}: `learned` is {gain:+.1f} beside `{best}`, p = {p:.4f}."
 
 
@@ -218,6 +238,7 @@ def _forecasts(outcomes: Outcomes) -> str:
             task["score"]["low"] <= values["scores"][task["task"]] <= task["score"]["high"]
             for values in runs
             for task in values["forecast"]["tasks"]
+            if task["task"] in SUITES[suite]
         ]
         gains = {v["seed"]: 100 * mean(v["scores"].values()) - uniform[v["seed"]] for v in runs}
         signs = [gain > 0 for gain in gains.values()] if forecast["changed"] else []
@@ -279,7 +300,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         run_arm(options.outcomes, suite, PILOT, PILOT_SEED, options.runs, options.sets)
         for seed in options.seeds:
             for arm in options.arms:
-                if suite != "text" or arm in TEXT_ARMS:
+                if arm in SLOW_ARMS.get(suite, ARMS):
                     run_arm(options.outcomes, suite, arm, seed, options.runs, options.sets)
     publish(options.outcomes, table(options.outcomes))
 
