@@ -8,6 +8,7 @@ TASKMIX_DATA names the folder of the official data sets. The suites and the rule
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -31,6 +32,7 @@ from experiments.shared import (
 from taskmix import Fixed, Policy, Random, RunConfig, run
 from taskmix.bandit import Environment, Rollout, simulate
 from taskmix.config import load, parse, with_sets
+from taskmix.journal import Evaluation, Step, read
 from taskmix.offpolicy.curves import RateSchedule, ScoredRun, learn_mixture
 from taskmix.rng import stream
 
@@ -48,7 +50,7 @@ SUITES: Mapping[str, tuple[str, ...]] = {
     ),
     "domains": tuple(f"text/{name}" for name in TARGETS),
 }
-BANDIT = "bandit"
+BANDIT, FREE = "bandit", "free"
 PILOT, LEARNED, TWICE = "pilot", "learned", "uniform twice"
 ARMS: Mapping[str, Any] = {
     "uniform": {"name": "random"},
@@ -119,6 +121,54 @@ def run_arm(
     outcomes.add(name, {"suite": suite, "arm": arm, "seed": seed, "scores": scores, **forecast})
 
 
+def run_free(outcomes: Outcomes, suite: str, seed: int, runs: Path, sets: Sequence[str]) -> None:
+    """Compare the scores of batches between two evaluations with the mean of the two dev scores."""
+    name = f"{FREE}-{suite}-{seed}"
+    if name in outcomes:
+        return
+    policy = "experiments.learned_mixture.images:ScoredBatches"
+    config = configuration(suite, [*sets, f"seed={seed}", f"policy={policy}", f"name={name}"])
+    tasks = SUITES[suite]
+    run(
+        config,
+        runs / name,
+        model=ImageNetwork(seed, tasks),
+        tasks=image_tasks(tasks),
+        resume=True,
+    )
+    before: dict[str, float] = {}
+    batches: dict[str, list[float]] = {task: [] for task in tasks}
+    pairs: list[dict[str, Any]] = []
+    for record in read(runs / name / "journal.jsonl"):
+        if isinstance(record, Step) and record.batch_score is not None:
+            batches[record.task].append(record.batch_score)
+        elif isinstance(record, Evaluation):
+            pairs += [
+                {
+                    "task": task,
+                    "free": mean(batches[task]),
+                    "dev": (before[task] + record.scores[task]) / 2,
+                    "batches": len(batches[task]),
+                }
+                for task in before
+                if batches[task]
+            ]
+            before, batches = record.scores, {task: [] for task in tasks}
+    outcomes.add(name, {"pairs": pairs})
+
+
+def _free_table(outcomes: Outcomes) -> str:
+    pairs = [pair for values in outcomes.values(f"{FREE}-") for pair in values["pairs"]]
+    if not pairs:
+        return ""
+    free, dev, count = (np.array([p[key] for p in pairs]) for key in ("free", "dev", "batches"))
+    gaps = 100 * (free - dev)
+    expected = 100 * np.sqrt((dev * (1 - dev) / (16 * count)).mean())
+    head = ["intervals", "mean of free - dev", "root mean square", "expected of so many examples"]
+    row = [str(len(pairs)), f"{gaps.mean():+.1f}", f"{np.sqrt((gaps**2).mean()):.1f}"]
+    return f"## Free scores\n\n{markdown(head, [[*row, f'{expected:.1f}']])}"
+
+
 def run_bandit(outcomes: Outcomes, number: int, noise: float, environments: int) -> None:
     """Learn shares from one random rollout with each seed, and compare them with other rollouts."""
     name = f"{BANDIT}-{number}-{noise}"
@@ -169,7 +219,7 @@ def scored_rollout(rollout: Rollout, noise: float, rng: np.random.Generator) -> 
 
 def table(outcomes: Outcomes) -> str:
     parts = [_suite_table(outcomes, suite) for suite in SUITES]
-    parts += [_forecasts(outcomes), _bandit_table(outcomes)]
+    parts += [_forecasts(outcomes), _bandit_table(outcomes), _free_table(outcomes)]
     return "\n\n".join(part for part in parts if part) or "no outcomes yet"
 
 
@@ -268,23 +318,30 @@ def _forecasts(outcomes: Outcomes) -> str:
 
 def _bandit_table(outcomes: Outcomes) -> str:
     rows, holds = [], True
-    for name, values in outcomes.items(f"{BANDIT}-"):
-        random, oracle, learned = (np.array(values[k]) for k in ("random", "oracle", "learned"))
-        closed = float(np.median((learned - random) / (oracle - random)))
-        least = float((learned - random).min())
-        holds = holds and closed >= 0.8 and least >= -0.01
-        number = name.split("-")[1]
-        rows.append([number, str(values["noise"]), f"{closed:.2f}", f"{least:+.3f}"])
+    for noise in NOISES:
+        sets = {
+            name.split("-")[1]: np.array([values[k] for k in ("random", "oracle", "learned")])
+            for name, values in outcomes.items(f"{BANDIT}-")
+            if values["noise"] == noise
+        }
+        if not sets:
+            continue
+        for number, finals in {**sets, "all": np.concatenate(list(sets.values()), axis=1)}.items():
+            random, oracle, learned = finals
+            closed = float(np.median((learned - random) / (oracle - random)))
+            least = float((learned - random).min())
+            rows.append([str(noise), number, f"{closed:.2f}", f"{least:+.3f}"])
+        holds = holds and closed >= 0.8 and least >= -0.01  # of all sets
     if not rows:
         return ""
-    head = ["set", "noise", "gap closed, median", "worst environment, learned - RANDOM"]
+    head = ["noise", "set", "gap closed, median", "worst environment, learned - RANDOM"]
     return f"## Bandit\n\n{markdown(head, rows)}\n\nRule 5 {held(holds)}."
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = command_line(__doc__ or "", __file__)
     add_sets(parser)
-    suites = [*SUITES, BANDIT]
+    suites = [*SUITES, BANDIT, FREE]
     parser.add_argument("--suites", nargs="+", default=suites, choices=suites)
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS))
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
@@ -296,6 +353,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for number in options.bandit_sets:
                 for noise in NOISES:
                     run_bandit(options.outcomes, number, noise, options.environments)
+            continue
+        if suite == FREE:
+            for images, seed in product(("late", "begun"), options.seeds[:2]):
+                run_free(options.outcomes, images, seed, options.runs, options.sets)
             continue
         run_arm(options.outcomes, suite, PILOT, PILOT_SEED, options.runs, options.sets)
         for seed in options.seeds:

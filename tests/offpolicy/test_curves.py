@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from taskmix.errors import UserError
-from taskmix.journal import Evaluation, Extended, Journal, Opening
+from taskmix.journal import Evaluation, Extended, Journal, Opening, Step
 from taskmix.offpolicy.curves import LearningCurves, RateSchedule, ScoredRun, learn_mixture
 from taskmix.offpolicy.curves.allocation import allocate
 from taskmix.offpolicy.curves.posterior import HEIGHT_DEVIATION, MEAN_HEIGHTS, NOISES, deviations_of
-from taskmix.offpolicy.curves.scored_run import RATE_POWERS
+from taskmix.offpolicy.curves.scored_run import RATE_POWERS, FreeScores
 from taskmix.offpolicy.curves.shapes import Shapes
 from taskmix.policies import Outcome, Random
 from taskmix.rng import stream
@@ -130,6 +130,49 @@ def test_a_journal_gives_scores_beside_effective_training(tmp_path: Path) -> Non
         drawn[k] += 1
     assert run.training[:, -1] == pytest.approx(training)
     assert run.shares.tolist() == [drawn[0] / 20, drawn[1] / 20]
+
+
+def test_scores_of_batches_are_averaged_in_windows(tmp_path: Path) -> None:
+    opening = Opening("run", ["a", "b"], {}, 1, {}, {"steps": 12, "batch": 16})
+    policy, rng = Random(["a"]), stream(1, "draws")
+    with Journal.create(tmp_path / "j", opening) as journal:
+        for step in range(1, 13):
+            draw = policy.ask(rng)
+            score = None if step > 10 else step / 10
+            journal.append(Step(step, "a", draw.probability, examples=16, batch_score=score))
+        journal.append(Evaluation(12, "dev", 0.5, {"a": 0.5, "b": 0.5}, {"a": 1.0, "b": 1.0}))
+    run = ScoredRun.from_journal(tmp_path / "j")
+    [task] = run.free
+    free = run.free[task]
+    assert task == "a"
+    assert free.values.tolist() == pytest.approx([0.25, 0.65])  # the third window is too short
+    assert free.examples.tolist() == [64, 64]
+    assert free.training[0].tolist() == pytest.approx([16 * 1.5, 16 * 5.5])
+
+
+def test_free_scores_sharpen_a_curve_and_their_bias_does_not_move_it() -> None:
+    curve = exponential(0.1 * MOST)
+    run = scored_run([curve], np.array([0.3]), np.array([0.4]), np.ones(1), 7)
+    few = replace(run, training=run.training[:, ::5], values=run.values[::5])
+    x = np.linspace(0.005, 0.9, 60) * MOST
+    truth = 0.3 + 0.4 * curve.rise(x)[0]
+    values = stream(7, "free").binomial(64, truth - 0.05) / 64
+    free = FreeScores(points(x), values, np.full(60, 64.0))
+    alone, helped = (
+        LearningCurves([replace(few, free=f)]).samples[0] for f in ({}, {"task0": free})
+    )
+    seen = points(np.linspace(0.1, 0.9, 9) * MOST)
+    errors = [
+        np.abs(sample.at(seen).mean(axis=0) - truth_at(curve, seen)) for sample in (alone, helped)
+    ]
+    assert helped.at(seen).std(axis=0).mean() < alone.at(seen).std(axis=0).mean()
+    # 60 windows of 64 examples and 4 evaluations: the standard error is about 0.015.
+    assert errors[1].max() < 0.06
+
+
+def truth_at(curve: Shapes, training: Array) -> Array:
+    truth: Array = 0.3 + 0.4 * curve.rise(training[0])[0]
+    return truth
 
 
 def test_losses_are_learned_from_if_the_objective_is_a_loss(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from taskmix.config import RunConfig, build_decider
 from taskmix.journal import Evaluation, Opening, Shares, Step, read
-from taskmix.policies import DevScore, Draw, Gain, Outcome, Policy
+from taskmix.policies import BatchScore, DevScore, Draw, Gain, Outcome, Policy, Signal
 from taskmix.rng import seed_for, stream
 from taskmix.run_info import RunInfo
 from taskmix.schedule import rate_factor
@@ -116,6 +116,37 @@ def test_the_gain_is_the_fall_of_the_loss_under_the_same_dropout(
         assert outcome.gain == pytest.approx(gain, abs=1e-6)
         without = outcome.loss - loss_of(after.eval(), driver, seen[-1], step)
         assert outcome.gain != pytest.approx(without, abs=1e-6)
+
+
+class Scoring(Loud):
+    name = "scoring"
+    needs = frozenset({BatchScore(), Gain()})
+
+    def due(self, draw: Draw) -> frozenset[Signal]:
+        return self.needs
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_the_batch_score_is_that_of_the_model_before_the_step_on_new_examples(
+    accumulate: int, toy: Toy, driver_for: DriverFor
+) -> None:
+    config = toy(model={"dropout": 0.0}, budget={"steps": 60, "batch": 5, "accumulate": accumulate})
+    policy = Scoring(["a", "b", "c"])
+    driver = driver_for(config, policy)
+    seen, examples = seen_batches(driver), dict.fromkeys("abc", 0)
+    for _ in range(60):
+        before = copy.deepcopy(driver.engine.model).eval()
+        driver.advance()
+        outcome, [part] = policy.told[-1], seen[-1]
+        if examples[part.task] >= len(driver.engine.train[part.task]):
+            assert outcome.batch_score is None  # the examples are repeated
+        else:
+            with torch.no_grad():
+                right = before(seen[-1])[part.task].argmax(1) == part.columns["labels"]
+            assert outcome.batch_score == pytest.approx(float(right.float().mean()))
+        examples[part.task] += len(part.items)
+    assert min(examples.values()) > 0
+    assert examples["c"] > len(driver.engine.train["c"])
 
 
 def loss_of(model: Any, driver: PolicyDriver, batch: Batch, step: int) -> float:

@@ -19,6 +19,7 @@ from taskmix.policies.schedule import Schedule
 from taskmix.policies.sec import SEC
 from taskmix.policies.signals import (
     Alignment,
+    BatchScore,
     DevLosses,
     DevScore,
     Gain,
@@ -69,6 +70,7 @@ __all__ = [
     "Aioli",
     "Alignment",
     "Annealed",
+    "BatchScore",
     "Climb",
     "Cycle",
     "DevLosses",

@@ -66,6 +66,7 @@ class Measured:
     spread: float | None = None
     mute: float | None = None
     advantage: float | None = None
+    batch_score: float | None = None
 
     def measured(self) -> dict[str, Any]:
         """Return the measurements that are not None, as JSON-able values."""
@@ -108,6 +109,7 @@ class Outcome(Measured, _OfDraw):
         spread: the mean standard deviation of the rewards within a group.
         mute: the share of groups whose rewards are all equal.
         advantage: the mean absolute advantage.
+        batch_score: the score of the batch before the step; see `BatchScore`.
 
     >>> draw = Draw("rte", 0, np.array([0.25, 0.75]), number=1)
     >>> Outcome(draw, loss=0.7, examples=16).measured()

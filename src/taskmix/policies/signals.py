@@ -20,6 +20,17 @@ class Loss(Signal):
 
 
 @dataclass(frozen=True)
+class BatchScore(Signal):
+    """The score of the batch before the step, from the forward pass of the training: free.
+
+    In the first epoch of a task a batch is new to the model, so its score estimates the dev score
+    at that moment (prequential evaluation; Dawid 1984), but for dropout. It is not measured in
+    later epochs, with several ranks, or for kinds whose score needs the text of their rows
+    (tagging, spans, choices, generation).
+    """
+
+
+@dataclass(frozen=True)
 class Gain(Signal):
     """The decrease of the loss on the same batch through the step: one extra forward pass."""
 

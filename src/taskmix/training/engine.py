@@ -1,7 +1,7 @@
 """The engine: executes the requests of drivers."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,7 @@ class Engine:
         self.statistics = running_statistics(model)
         self.spent = Spent()
         self.autocast = wants_bfloat16(config.precision, self.device)
+        self.on_outputs: Callable[[Batch, Mapping[str, Any]], None] | None = None
 
     def new_optimizer(self) -> Optimizer:
         return build_optimizer(self.model, self.config.optimizer)
@@ -151,6 +152,8 @@ class Engine:
     def losses(self, batch: Batch) -> dict[str, Tensor]:
         """Return each task's mean loss over this rank's part of a batch."""
         outputs = self.outputs(batch)
+        if self.on_outputs is not None:
+            self.on_outputs(batch, outputs)
         return {
             part.task: self.tasks[part.task].kind.loss(outputs[part.task], part.columns)
             for part in batch

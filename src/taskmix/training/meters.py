@@ -12,11 +12,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from taskmix.errors import UserError
-from taskmix.policies import Alignment, DevLosses, DevScore, Gain, Loss, Signal, Skill, Uncertainty
+from taskmix.policies import (
+    Alignment,
+    BatchScore,
+    DevLosses,
+    DevScore,
+    Gain,
+    Loss,
+    Signal,
+    Skill,
+    Uncertainty,
+)
 from taskmix.rng import seed_for
 from taskmix.tasks.batches import Batch
 from taskmix.tasks.parts import Split
 from taskmix.training.engine import Engine, StepResult
+from taskmix.training.evaluation import metrics_of, score_of
 from taskmix.training.loading import dev_batches
 from taskmix.training.prepare import Prepared
 from taskmix.uncertainty import measure_batches, predictive_samples
@@ -66,6 +77,38 @@ class LossMeter(Meter):
         if step.loss is None:
             [step.loss] = self.engine.read(f"step {step.number}", step.result)
         return {"loss": step.loss}
+
+
+class BatchScoreMeter(Meter):
+    """Scores the predictions of the training's own forward pass."""
+
+    _kinds = frozenset({"classify", "regress", "multilabel", "python"})  # need no rows for a score
+
+    def before(self, signal: BatchScore) -> None:
+        self._raw: list[Any] = []
+        self._items: list[NDArray[np.int64]] = []
+        if self.engine.ranks.count == 1:
+            self.engine.on_outputs = self._predict
+
+    def _predict(self, batch: Batch, outputs: Mapping[str, Any]) -> None:
+        [part] = batch
+        kind = self.engine.tasks[part.task].kind
+        if kind.name in self._kinds:
+            with torch.no_grad():
+                self._raw += kind.predictions(outputs[part.task], part.columns)
+            self._items.append(part.items)
+
+    def after(self, signal: BatchScore, step: StepTaken) -> Mapping[str, Any]:
+        self.engine.on_outputs = None
+        engine, task = self.engine, self.engine.tasks[step.task]
+        repeated = engine.loader.streams[step.task].state_dict()["epoch"] > 0
+        if repeated or not self._raw:
+            return {}
+        train = engine.train[step.task]
+        python = task.kind.name == "python"  # its predictions come with their targets
+        split = train if python else train.take(np.concatenate(self._items))
+        scored = task.kind.scored(self._raw, split, iter(()))
+        return {"batch_score": score_of(task, metrics_of(task, scored))}
 
 
 class GainMeter(Meter):
@@ -193,6 +236,7 @@ class UncertaintyMeter(Meter):
 # Meters measure in this order: the loss before anything is evaluated.
 METERS: Mapping[type[Signal], type[Meter]] = {
     Alignment: AlignmentMeter,
+    BatchScore: BatchScoreMeter,
     Gain: GainMeter,
     Loss: LossMeter,
     DevScore: DevScoreMeter,

@@ -20,6 +20,8 @@ NOISES = 2.0 ** np.arange(-2.0, 2.5, 0.5)
 MEAN_HEIGHTS, HEIGHT_DEVIATION = (0.2, 0.4, 0.7), 0.3
 #: The prior mean and standard deviation of the score before training.
 LEVEL, LEVEL_DEVIATION = 0.5, 0.5
+#: The prior standard deviation of the bias of free scores, which dropout lowers.
+FREE_DEVIATION = 0.05
 #: The part of the pooled prior over shapes that stays flat, and the rounds in which it is pooled.
 FLAT, POOLING_ROUNDS = 0.5, 3
 #: The variance between runs at the same training, relative to the variance of one score.
@@ -75,7 +77,7 @@ class CurveSample:
         return deviation
 
 
-def deviations_of(values: Array, dev: float, unit: float) -> Array:
+def deviations_of(values: Array, dev: Array | float, unit: float) -> Array:
     """Return the standard deviation of a proportion, with one more hit and one more miss."""
     # A loss has no such deviation; that of the proportion one half is a scale like any other, and
     # the noise relative to it is fitted.
@@ -87,11 +89,11 @@ def deviations_of(values: Array, dev: float, unit: float) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class _Cells:
-    """The posterior of level and height for each shape and noise."""
+    """The posterior of level, height and the bias of free scores, for each shape and noise."""
 
     evidence: Array  # the log likelihood of the scores, (shapes, noises)
-    means: Array  # (shapes, noises, 2)
-    covariances: Array  # (shapes, noises, 2, 2)
+    means: Array  # (shapes, noises, 3)
+    covariances: Array  # (shapes, noises, 3, 3)
 
     def by_shape(self, prior: Array) -> Array:
         """Return the log of prior times likelihood of each shape, shape `(shapes,)`."""
@@ -117,8 +119,9 @@ class LearningCurves:
     """The learning curves of several tasks, as far as the scores of runs tell them.
 
     The score of a task after the effective training x is level + height · rise(x), with a rise from
-    `Shapes`, plus normal noise. For each shape and noise on a grid, the posterior of level and
-    height is normal and has a closed form; the grid is weighted by the likelihood of the scores.
+    `Shapes`, plus normal noise; the scores of batches have a bias in common. For each shape and
+    noise on a grid, the posterior of level, height and bias is normal and has a closed form; the
+    grid is weighted by the likelihood of the scores.
 
     The tasks share their priors by empirical Bayes: the prior over shapes is in part the mean of
     the tasks' posteriors, and the mean of the heights is weighted by the likelihood of all scores,
@@ -167,17 +170,25 @@ class LearningCurves:
         return _Candidate(power, prior, tasks)
 
     def _cells(self, k: int, power: int, mean: float) -> _Cells:
-        """Return the posterior of a task's level and height, given each shape and noise."""
-        scores = np.concatenate([run.values[:, k] for run in self.runs])
-        deviations = deviations_of(scores, self.dev[k], self.unit)
-        rises = self.shapes.rise(np.concatenate([run.training[power, :, k] for run in self.runs]))
-        design = np.stack([np.ones_like(rises), rises], axis=1) / deviations
+        """Return the posterior of a task's linear parameters, given each shape and noise."""
+        task = self.tasks[k]
+        free = [run.free[task] for run in self.runs if task in run.free]
+        evaluated = np.concatenate([run.values[:, k] for run in self.runs])
+        scores = np.concatenate([evaluated, *(windows.values for windows in free)])
+        sizes = [np.full(len(evaluated), self.dev[k]), *(windows.examples for windows in free)]
+        deviations = deviations_of(scores, np.concatenate(sizes), self.unit)
+        training = [run.training[power, :, k] for run in self.runs]
+        training += [windows.training[power] for windows in free]
+        rises = self.shapes.rise(np.concatenate(training))
+        bias = np.broadcast_to(np.arange(len(scores)) >= len(evaluated), rises.shape)
+        design = np.stack([np.ones_like(rises), rises, bias], axis=1) / deviations
         values = scores / deviations
         level = LEVEL if self.measure == "score" else float(self.runs[0].values[0, k])
-        prior_mean = np.array([level, mean * self.unit])
-        prior = np.diag((self.unit * np.array([LEVEL_DEVIATION, HEIGHT_DEVIATION])) ** -2.0)
+        prior_mean = np.array([level, mean * self.unit, 0.0])
+        spreads = np.array([LEVEL_DEVIATION, HEIGHT_DEVIATION, FREE_DEVIATION])
+        prior = np.diag((self.unit * spreads) ** -2.0)
         weights = NOISES**-2.0
-        gram = design @ design.transpose(0, 2, 1)  # (shapes, 2, 2)
+        gram = design @ design.transpose(0, 2, 1)  # (shapes, 3, 3)
         precisions = gram[:, None] * weights[:, None, None] + prior
         covariances = np.asarray(np.linalg.inv(precisions), dtype=np.float64)
         products = (design @ values)[:, None] * weights[:, None] + prior @ prior_mean
@@ -209,7 +220,7 @@ class LearningCurves:
     def _sample(self, k: int, chosen: NDArray[np.int64], seed: int) -> CurveSample:
         rng = stream(seed, "curves", self.tasks[k])
         shape, noise = np.zeros((2, DRAWS), dtype=np.int64)
-        means, covariances = np.zeros((DRAWS, 2)), np.zeros((DRAWS, 2, 2))
+        means, covariances = np.zeros((DRAWS, 3)), np.zeros((DRAWS, 3, 3))
         for number, candidate in enumerate(self.candidates):
             rows = np.flatnonzero(chosen == number)
             cells = candidate.tasks[k]

@@ -1,7 +1,7 @@
 """The scores of a run beside the amount of training that each task had had by then."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Self
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskmix.errors import UserError
-from taskmix.journal import Evaluation, Extended, Opening, read_latest
+from taskmix.journal import Evaluation, Extended, Opening, Step, read_latest
 from taskmix.policies.state import Array
 from taskmix.records import Record, UnitRecord
 from taskmix.schedule import rate_factor
@@ -21,6 +21,8 @@ REPEATS = 15.0
 #: A step counts as one of these powers of its learning rate, relative to the highest one. With 0
 #: a score that levels off as the rate falls looks learned; with 1 the last steps teach nothing.
 RATE_POWERS = np.array([0.0, 0.5, 1.0])
+#: Free scores are averaged over this many examples or more.
+FREE_WINDOW = 64
 #: Places of the schedule at which the training of a planned run is summed up.
 PLACES = 256
 
@@ -69,6 +71,21 @@ def novelty(epochs: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
+class FreeScores:
+    """The scores of one task's batches before their steps, in its first epoch, averaged in windows.
+
+    Args:
+        training: the mean effective training of each window, shape `(powers, windows)`.
+        values: the mean scores, shape `(windows,)`.
+        examples: of each window, shape `(windows,)`.
+    """
+
+    training: Array
+    values: Array
+    examples: Array
+
+
+@dataclass(frozen=True, eq=False)
 class ScoredRun:
     """The evaluations of a run beside the effective training of each task.
 
@@ -87,6 +104,7 @@ class ScoredRun:
         schedule: the budget and the learning rate's course.
         targets: the tasks that the run is scored on.
         measure: whether the values are scores or negative losses.
+        free: by task, the scores of its batches, where these were measured.
     """
 
     tasks: tuple[str, ...]
@@ -98,6 +116,7 @@ class ScoredRun:
     schedule: RateSchedule
     targets: tuple[str, ...]
     measure: Measure = "score"
+    free: Mapping[str, FreeScores] = field(default_factory=dict)
 
     @classmethod
     def from_journal(cls, path: Path | str, measure: Measure | None = None) -> Self:
@@ -135,6 +154,7 @@ class ScoredRun:
             reader.schedule,
             tuple(opening.objective or opening.tasks),
             measure,
+            reader.free_scores() if measure == "score" else {},
         )
 
     def reordered(self, tasks: Iterable[str]) -> Self:
@@ -157,6 +177,21 @@ class ScoredRun:
         )
 
 
+class _Window:
+    """Running means over consecutive batches of one task, weighted by their examples."""
+
+    def __init__(self, powers: int) -> None:
+        self.examples = 0
+        self.score = 0.0
+        self.training = np.zeros(powers)
+
+    def add(self, examples: int, score: float, training: Array) -> None:
+        self.examples += examples
+        part = examples / self.examples
+        self.score += part * (score - self.score)
+        self.training += part * (training - self.training)
+
+
 class _Reader:
     """Sums up the training of each task, record by record."""
 
@@ -169,6 +204,7 @@ class _Reader:
         self.evaluations: list[Evaluation] = []
         self._training = np.zeros((len(RATE_POWERS), len(opening.tasks)))
         self._per_epoch = _steps_per_epoch(opening)
+        self._windows: dict[str, list[_Window]] = {}
         self._place = 0.0  # in plain steps, for budgets that count something else
 
     @property
@@ -187,7 +223,25 @@ class _Reader:
             case Extended():
                 self.schedule = self._schedule(record.budget)
 
+    def free_scores(self) -> dict[str, FreeScores]:
+        """Return the windows of each task that has any."""
+        return {
+            task: FreeScores(
+                np.array([window.training for window in windows]).T,
+                np.array([window.score for window in windows]),
+                np.array([float(window.examples) for window in windows]),
+            )
+            for task, all_windows in self._windows.items()
+            if (windows := [window for window in all_windows if window.examples >= FREE_WINDOW])
+        }
+
     def _add_step(self, record: UnitRecord) -> None:
+        if isinstance(record, Step) and record.batch_score is not None and record.examples:
+            windows = self._windows.setdefault(record.task, [])
+            if not windows or windows[-1].examples >= FREE_WINDOW:
+                windows.append(_Window(len(RATE_POWERS)))
+            before = self._training[:, self._index[record.task]]
+            windows[-1].add(record.examples, record.batch_score, before)
         schedule = self.schedule
         self._place += 1
         weights = schedule.weights(record.step if self._opening.count == "steps" else self._place)
