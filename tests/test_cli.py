@@ -522,7 +522,7 @@ def test_a_stopped_run_says_how_to_go_on(
     assert said.code == code
     folder = tmp_path / "run"
     assert said.err.endswith(
-        "\ntaskmix: stopped behind step 4 of 6, with a checkpoint; "
+        "\ntaskmix: stopped after step 4 of 6, with a checkpoint; "
         f"go on by `taskmix resume {folder}`\n"
     )
     assert (folder / "checkpoints/step-4").exists()
@@ -554,7 +554,7 @@ def test_a_study_that_is_stopped_at_the_end_of_a_run_does_not_begin_the_next(
         patch.setattr(Lines, moment, stop)
         said = taskmix(*asked)
     assert said.code == 130
-    assert "stopped behind step 6 of 6, with a checkpoint" in said.err
+    assert "stopped after step 6 of 6, with a checkpoint" in said.err
     assert sorted(path.name for path in folder.iterdir()) == [".locks", "compare.yaml", "random"]
     assert taskmix(*asked, "-q").code == 0
 

@@ -136,3 +136,50 @@ def test_every_decider_is_listed(taskmix: Taskmix) -> None:
     for family in FAMILIES.values():
         for cls in family.members:
             assert cls.name in said.out
+
+
+RUN = "tasks: [digits/left, digits/right]\nbudget: {steps: 2, batch: 8}\nevaluate: {examples: 20}\n"
+
+
+def test_a_forced_run_keeps_the_one_before(taskmix: Taskmix, tmp_path: Path) -> None:
+    file, folder = tmp_path / "run.yaml", tmp_path / "runs" / "a"
+    file.write_text(RUN)
+    assert taskmix("run", file, "--out", folder, "--force", "-q").code == 0
+    journal = (folder / "journal.jsonl").read_bytes()
+    assert taskmix("run", file, "--out", folder, "-q").code == 2
+    said = taskmix("run", file, "--out", folder, "--force", "--set", "seed=2")
+    assert said.code == 0, said.err
+    assert "a.old-1" in said.out
+    assert (tmp_path / "runs" / "a.old-1" / "journal.jsonl").read_bytes() == journal
+    assert taskmix("run", file, "--out", folder, "--force", "-q").code == 0
+    assert (tmp_path / "runs" / "a.old-2" / "scores.json").exists()
+
+
+def test_evaluate_says_that_the_run_scored_fewer_examples(taskmix: Taskmix, tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(RUN)
+    taskmix("run", file, "--out", tmp_path / "run", "-q")
+    said = taskmix("evaluate", tmp_path / "run")
+    assert "the run scored at most 20 of each task" in said.out
+    (tmp_path / "runs").mkdir()
+    said = taskmix("evaluate", tmp_path / "runs")
+    assert "expected the folder of a finished run, found no run.yaml" in said.err
+
+
+def test_a_comparison_without_policies_is_with_uniform_sampling(
+    taskmix: Taskmix, tmp_path: Path
+) -> None:
+    file = tmp_path / "run.yaml"
+    for policy, names in (("", {"random", "aimed"}), ("policy: exp3s\n", {"random", "exp3s"})):
+        file.write_text(RUN + policy)
+        out = tmp_path / f"study-{len(policy)}"
+        said = taskmix("compare", file, "--out", out)
+        assert said.code == 0, said.err
+        assert {path.name for path in out.iterdir() if path.is_dir()} - {".locks"} == names
+
+
+def test_tasks_without_data_say_how_to_name_the_folder(
+    taskmix: Taskmix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TASKMIX_DATA", raising=False)
+    assert "name their folder with --data or TASKMIX_DATA" in taskmix("tasks").out

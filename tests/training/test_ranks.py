@@ -431,7 +431,7 @@ def stopped_at(step: int, rank: int) -> Any:
 
 def stopped_sentence(step: int, steps: int, folder: Path) -> str:
     return (
-        f"stopped behind step {step} of {steps}, with a checkpoint; go on by "
+        f"stopped after step {step} of {steps}, with a checkpoint; go on by "
         f"`taskmix resume {folder}`"
     )
 

@@ -38,6 +38,7 @@ def evaluate(
 ) -> None:
     """Score the model of a finished run; tasks without labels in the split are named."""
     from taskmix.report.run_body import scores_table
+    from taskmix.training.folder import config_of
     from taskmix.training.inference import load_run
 
     with busy("scoring"):
@@ -47,6 +48,9 @@ def evaluate(
         out.print(f"{100 * score:.2f}")
     else:
         print_tables([scores_table(scores, mean=score)])
+        limit = config_of(folder).evaluate.examples
+        if split == "dev" and limit and any(each.examples > limit for each in scores.values()):
+            out.print(f"All dev examples were scored; the run scored at most {limit} of each task.")
 
 
 @command(
@@ -204,7 +208,12 @@ def tasks(
     for entry in _tracked(catalogue.listing(root), "counting rows" if sizes else ""):
         splits = _sizes(entry.name, root) if sizes and entry.found else ", ".join(entry.found)
         rows.append([entry.name, entry.kind, ", ".join(entry.metrics), splits or "-"])
-    print_tables([Table(columns, rows)])
+    notes = []
+    if any(row[-1] == "-" for row in rows):
+        notes.append(
+            "Tasks with - need their official files: name their folder with --data or TASKMIX_DATA."
+        )
+    print_tables([Table(columns, rows, notes=tuple(notes))])
 
 
 def _tracked(entries: Sequence[Any], title: str) -> Iterator[Any]:

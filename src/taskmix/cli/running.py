@@ -31,6 +31,9 @@ def run(
     go_on: Annotated[
         bool, typer.Option("--resume", help="Resume the run of this file that the folder holds.")
     ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Rename a run that the folder holds, and start anew.")
+    ] = False,
     quiet: QuietOption = False,
 ) -> None:
     """Train a model as a run file describes it.
@@ -39,10 +42,15 @@ def run(
     run with exit code 75: resume it. Ctrl-C does the same with exit code 130.
     """
     from taskmix import config as configs
+    from taskmix.training.folder import put_aside
     from taskmix.training.run import run as run_config
 
     config = configs.load(file, sets or (), data)
     folder = to or Path("runs") / config.name
+    if force and not go_on and launched().rank == 0:
+        aside = put_aside(folder)
+        if aside is not None and not quiet:
+            out.print(f"The run that was in {folder} is now in {aside}.", soft_wrap=True)
     with showing(quiet) as view:
         result = run_config(config, folder, resume=go_on, watchers=[view(config)])
     print_result(result, folder, quiet)

@@ -64,6 +64,7 @@ def demo(
 
 
 @command(
+    "taskmix compare small-glue.yaml --seeds 1-5",
     "taskmix compare small-glue.yaml --policies random,task_size --seeds 1,2,3,4,5",
     'taskmix compare glue.yaml --policies "random, {name: temperature, temperature: 2, as: warm}"',
     "taskmix compare small-glue.yaml --policies random,exp3s --equal compute --baseline random",
@@ -73,12 +74,13 @@ def demo(
 def compare(
     file: RunFile,
     policies: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="Names or YAML mappings, separated by commas; alone: each task by itself."
+            help="Names or YAML mappings, separated by commas; alone: each task by itself. "
+            "Default: uniform sampling, and what the file names."
         ),
-    ],
-    seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "1",
+    ] = None,
+    seeds: Annotated[str, typer.Option(help="Seeds: 1,2,3 or 1-3.")] = "1",
     equal: Annotated[
         Literal["steps", "examples", "compute"] | None,
         typer.Option(help="What each run gets the same amount of; default: as the file says."),
@@ -111,7 +113,10 @@ def compare(
     config = configs.load(file, sets or (), data)
     if equal is not None:
         config = configs.with_sets(config, [f"budget.count={equal}"])
-    deciders = [policy_from(entry, file.parent) for entry in values_of(policies, "--policies")]
+    is_uniform = config.decider["name"] == "random"
+    deciders: list[Any] = ["random", "aimed" if is_uniform else config.decider]
+    if policies is not None:
+        deciders = [policy_from(entry, file.parent) for entry in values_of(policies, "--policies")]
     folder = to or Path("studies") / config.name
     comparison = _compare(
         config, deciders, seeds_of(config, seeds), folder, quiet, baseline, workers, keep

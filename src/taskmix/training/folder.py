@@ -60,6 +60,8 @@ def config_of(folder: Path) -> RunConfig:
 def finished(folder: Path) -> Finished:
     path = folder / SCORES
     if not path.exists():
+        if not (folder / RUN).exists():
+            raise UserError(f"{folder}: expected the folder of a finished run, found no {RUN}")
         raise UserError(
             f"{folder}: expected a finished run, found no {SCORES}; "
             f"go on with it by `taskmix resume {folder}`"
@@ -68,6 +70,17 @@ def finished(folder: Path) -> Finished:
         return TypeAdapter(Finished).validate_json(path.read_bytes(), strict=True)
     except ValidationError as error:
         raise UserError(f"{path}: expected the scores of a run, found {explain(error)}") from None
+
+
+def put_aside(folder: Path) -> Path | None:
+    """Rename a run folder so that another run can take its place; return its new path."""
+    if not (folder / RUN).exists():
+        return None
+    with locked(folder):
+        number = 1
+        while (aside := folder.with_name(f"{folder.name}.old-{number}")).exists():
+            number += 1
+        return folder.rename(aside)
 
 
 def check_no_run(folder: Path) -> None:

@@ -215,18 +215,18 @@ class Session:
             config = self.config
             of = f" of {config.length}" if config.budget.count == "steps" else ""
             raise StoppedError(
-                f"stopped behind {config.family.unit[:-1]} {driver.step}{of}, with a checkpoint; "
+                f"stopped after {config.family.unit[:-1]} {driver.step}{of}, with a checkpoint; "
                 f"go on by `taskmix resume {self.folder}`",
                 asked,
             )
 
     def _standing(self, driver: Driver) -> dict[str, str]:
         """Return hashes that must be equal on all ranks after every step."""
-        behind = f"behind {self.config.family.unit[:-1]} {driver.step}"
+        after = f"after {self.config.family.unit[:-1]} {driver.step}"
         state = json.dumps(driver.state_dict()).encode()
         return {
-            f"the decider's state {behind}": hash_of(state),
-            f"the model {behind}": fingerprint(driver.engine.model),
+            f"the decider's state {after}": hash_of(state),
+            f"the model {after}": fingerprint(driver.engine.model),
         }
 
     def _evaluate(self, driver: Driver) -> bool:
