@@ -151,35 +151,6 @@ def test_a_forged_state_is_refused_even_with_its_checksum(change: Change, folder
         library.resume(folder)
 
 
-def test_checkpoints_are_counted_by_plain_digits_alone(folder: Path) -> None:
-    unfinished(folder)
-    (folder / "checkpoints" / "step-\u00b2").mkdir()
-    (folder / "checkpoints" / "step-\u0663").mkdir()
-    library.resume(folder)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[" * 100_000,
-        '{"step": "4", "run": "x"}',
-        '{"step": 1e999, "run": "x"}',
-        '{"step": 4}',
-        '{"step": 4, "run": "x: ["}',
-        '{"step": -1, "run": "tasks: [digits/left]"}',
-        '{"step": 4, "run": "tasks: [digits/left]", "journal": 10000000, "line": ""}',
-        '{"step": 4, "run": "tasks: [digits/left]", "journal": null, "line": ""}',
-    ],
-)
-def test_a_forged_change_is_refused_and_changes_nothing(text: str, folder: Path) -> None:
-    unfinished(folder)
-    (folder / "change.json").write_text(text)
-    before = [(folder / name).read_bytes() for name in ("run.yaml", "journal.jsonl")]
-    with pytest.raises(UserError, match=r"change.json"):
-        library.resume(folder)
-    assert [(folder / name).read_bytes() for name in ("run.yaml", "journal.jsonl")] == before
-
-
 @pytest.mark.parametrize("text", GARBAGE)
 def test_garbage_for_a_state_is_named(text: str, folder: Path) -> None:
     unfinished(folder).write_text(text)
@@ -206,7 +177,7 @@ def test_no_number_of_a_state_changes_in_silence(folder: Path) -> None:
     library.resume(folder)
 
 
-@pytest.mark.parametrize("name", ["step-²", "step-x", "step-"])
+@pytest.mark.parametrize("name", ["step-²", "step-٣", "step-x", "step-"])
 def test_another_folder_among_the_checkpoints_is_left_alone(name: str, folder: Path) -> None:
     (folder / "checkpoints" / name).mkdir()
     assert library.resume(folder, steps=6).step == 6

@@ -165,20 +165,20 @@ def make_part(items: Mapping[str, Items], chosen: Mapping[str, Indices], cut: Cu
 
 def make_batch(items: Mapping[str, Items], chosen: Mapping[str, Indices]) -> Batch:
     """Make a batch of some items of one task or of several; a task without any is left out."""
-    made = [
+    batches = [
         ready_batch(task, indices, *items[task].batch(indices))
         for task, indices in chosen.items()
         if len(indices)
     ]
-    if len(made) == 1:
-        return made[0]
-    starts = np.cumsum([0, *(batch.parts[0].rows.stop for batch in made)]).tolist()
+    if len(batches) == 1:
+        return batches[0]
+    starts = np.cumsum([0, *(batch.parts[0].rows.stop for batch in batches)]).tolist()
     parts = (
         replace(batch.parts[0], rows=slice(start, end))
-        for batch, start, end in zip(made, starts, starts[1:], strict=False)
+        for batch, start, end in zip(batches, starts, starts[1:], strict=False)
     )
-    blocks = [(b.inputs, items[b.parts[0].task].pads, b.parts[0].rows.stop) for b in made]
-    return Batch(tuple(parts), _stacked(blocks), sum(batch.tokens for batch in made))
+    blocks = [(b.inputs, items[b.parts[0].task].pads, b.parts[0].rows.stop) for b in batches]
+    return Batch(tuple(parts), _stacked(blocks), sum(batch.tokens for batch in batches))
 
 
 def ready_batch(task: str, items: Indices, inputs: dict[str, Any], columns: Any) -> Batch:
@@ -242,7 +242,6 @@ class Cursor(ABC, Generic[T]):
         """Return the batches of an epoch from a place on; the same whenever it is asked."""
 
     def upcoming(self) -> T:
-        """Make the next batch."""
         epoch, place = self._epoch, self._place
         while True:
             if self._open is None or self._open[:2] != (epoch, place):
@@ -265,17 +264,14 @@ class Cursor(ABC, Generic[T]):
         self._epoch, self._place, _ = self._open
 
     def next(self) -> T:
-        """Make and take the next batch."""
         batch = self.upcoming()
         self.advance()
         return batch
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the place."""
         return {"epoch": self._epoch, "place": self._place}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go to a place."""
         self._epoch, self._place, self._open = state["epoch"], state["place"], None
 
 
@@ -285,7 +281,7 @@ class Stream(Cursor[Batch]):
     @property
     @abstractmethod
     def per_epoch(self) -> int:
-        """Batches in an epoch."""
+        """The number of batches in an epoch."""
 
 
 class ItemStream(Stream):
@@ -343,7 +339,6 @@ class Order:
     ends: Indices
 
     def batch(self, place: int) -> Indices:
-        """Return the items of a batch, shape `(items,)`."""
         return self.items[int(self.starts[place]) : int(self.ends[place])]
 
 

@@ -76,10 +76,10 @@ def _placed(record: FileRecord, text: str, start: Any, context: str) -> Answer:
         return Answer(text, place)
     starts = (match.start() for match in re.finditer(re.escape(text), context))
     nearest = min(starts, key=lambda start: abs(start - place), default=None)
-    there = "nowhere in the context" if nearest is None else f"at {nearest}"
+    stands = "nowhere in the context" if nearest is None else f"at {nearest}"
     raise record.error(
         f"answer {brief(text)} does not stand at answer_start {place}: found "
-        f"{brief(context[place : place + len(text)])} there; it stands {there}"
+        f"{brief(context[place : place + len(text)])} there; it stands {stands}"
     )
 
 

@@ -215,7 +215,7 @@ class LoaderStream(Stream):
         return len(self._loader)
 
     def batches_from(self, epoch: int, place: int) -> Iterator[Batch]:
-        columns = self._begun(epoch)
+        columns = self._start_epoch(epoch)
         for number in range(self.per_epoch):
             try:
                 ready = next(columns)
@@ -226,8 +226,7 @@ class LoaderStream(Stream):
             if number >= place:
                 yield part_of_ready(self._task, ready, self._cut)
 
-    def _begun(self, epoch: int) -> Iterator[Any]:
-        """Start an epoch of the loader."""
+    def _start_epoch(self, epoch: int) -> Iterator[Any]:
         import torch
 
         with torch.random.fork_rng(devices=[]):

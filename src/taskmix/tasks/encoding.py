@@ -171,7 +171,7 @@ def encode(
     encoded = cached(
         folder,
         lambda aside: _build(aside, kind, source, tokenizer, on_rows),
-        lambda there: _load(there, kind),
+        lambda whole: _load(whole, kind),
     )
     for rule, count in encoded.skipped.items():
         log.warning("%s: skipped %d records: %s", source.where, count, rule)

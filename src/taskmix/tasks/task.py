@@ -73,10 +73,11 @@ def assemble(
     sources = {split: _source(split, table, shape, columns) for split, table in tables.items()}
     classes = tuple(str(label) for label in labels) if labels else names
     try:
-        made = kind if isinstance(kind, Kind) else cls.for_task(classes, sources["train"])
+        if not isinstance(kind, Kind):
+            kind = cls.for_task(classes, sources["train"])
     except UserError as error:
         raise UserError(f"task {name}: {error}") from None
-    return Task(name, made, sources, metrics_of(name, made, metrics))
+    return Task(name, kind, sources, metrics_of(name, kind, metrics))
 
 
 def metrics_of(

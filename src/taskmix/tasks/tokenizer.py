@@ -162,10 +162,9 @@ class Tokenizer:
         different = list(dict.fromkeys(contexts))
         encodings = self._untruncated.encode_batch(different, add_special_tokens=False)
         encoded = dict(zip(different, map(_with_chars, encodings), strict=True))
-        asked = self._untruncated.encode_batch_fast(list(questions), add_special_tokens=False)
         return [
-            list(self._windows(np.array(question.ids, dtype=np.int64), *encoded[context], stride))
-            for question, context in zip(asked, contexts, strict=True)
+            list(self._windows(question, *encoded[context], stride))
+            for question, context in zip(self._ids(questions), contexts, strict=True)
         ]
 
     def _windows(
@@ -208,7 +207,6 @@ class Tokenizer:
         )
 
     def save(self, folder: Path) -> None:
-        """Write `tokenizer.json`."""
         # The library's own way to save raises a bare Exception on a full disk.
         text = self.backend.to_str(pretty=True)
         (folder / "tokenizer.json").write_text(text, encoding="utf-8")

@@ -59,8 +59,8 @@ class DigitsSource:
             right = _unequal(left, right, numerals, rng)
             labels = np.where(numerals[left] > numerals[right], "left", "right").tolist()
         else:
-            asked = left if self.question == "left" else right
-            labels = [str(numeral) for numeral in numerals[asked]]
+            labelled = left if self.question == "left" else right
+            labels = [str(numeral) for numeral in numerals[labelled]]
         return overlay(images[left], images[right], SHIFT, CANVAS), labels
 
 

@@ -45,7 +45,6 @@ class Entry(ABC):
     def missing(self, root: Path | None, split: str) -> MissingSource: ...
 
     def complaint(self, root: Path | None, file: str) -> str:
-        """Return the error message for a missing file."""
         if root is None:
             return (
                 f"task {self.name}: its files are looked for in the folder that --data or the "
@@ -122,17 +121,16 @@ def find_file(root: Path, folders: tuple[str, ...], name: str) -> Path | None:
 
 def _find_spelling(root: Path, path: str) -> Path | None:
     """Return a file under a root, whatever the case and hyphens of its path."""
-    found = root
+    current = root
     for part in filter(lambda part: part != ".", path.split("/")):
-        if (found / part).exists():
-            found /= part
-            continue
-        names = sorted(found.iterdir()) if found.is_dir() else []
-        match = next((name for name in names if plain(name.name) == plain(part)), None)
-        if match is None:
-            return None
-        found = match
-    return found
+        if not (current / part).exists():
+            names = sorted(current.iterdir()) if current.is_dir() else []
+            same = [name.name for name in names if plain(name.name) == plain(part)]
+            if not same:
+                return None
+            part = same[0]
+        current /= part
+    return current
 
 
 def plain(name: str) -> str:

@@ -57,11 +57,11 @@ class MultiMnistSource:
         right = stream(self.seed, "multimnist", PREFIXES[self.split]).integers(
             len(images), size=len(images)
         )
-        asked = labels if self.side == "left" else labels[right]
+        side_labels = labels if self.side == "left" else labels[right]
         pixels = np.arange(DIGIT) * CANVAS // DIGIT
         for left in self._left_images(len(images)):
             canvas = overlay(images[left, None], images[right[left], None], SHIFT, CANVAS)[0]
-            yield ImageRow(int(left) + 1, canvas[pixels[:, None], pixels], str(asked[left]))
+            yield ImageRow(int(left) + 1, canvas[pixels[:, None], pixels], str(side_labels[left]))
 
     def skips(self) -> dict[str, int]:
         return {}

@@ -170,16 +170,16 @@ def _words(target: FileRecord, text: str, span: str) -> Mark:
     quoted = target.text(f"{span}_text").split()
     words = list(re.finditer(r"\S+", text))
     place = _place(target, f"{span}_index")
-    there = words[place : place + len(quoted)]
-    if not there:
+    indexed = words[place : place + len(quoted)]
+    if not indexed:
         raise target.error(f"{span} {brief(' '.join(quoted))} is not at word {place} of the text")
-    start = there[0].start()
+    start = indexed[0].start()
     # The words at the index may not be the quoted ones; then the nearest quoted ones are marked.
     pattern = re.compile(r"\s+".join(map(re.escape, quoted)), re.IGNORECASE)
     nearest = min(
         pattern.finditer(text), key=lambda match: abs(match.start() - start), default=None
     )
-    return Mark(*nearest.span()) if nearest else Mark(start, there[-1].end())
+    return Mark(*nearest.span()) if nearest else Mark(start, indexed[-1].end())
 
 
 def _place(record: FileRecord, column: str) -> int:

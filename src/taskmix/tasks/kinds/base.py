@@ -59,7 +59,7 @@ def cached_fact(name: str, source: Source, find: Callable[[], Any]) -> Any:
     return cached(
         cache_folder(None, "found") / f"{name}-{source.fingerprint()}",
         lambda aside: (aside / FACT).write_text(json.dumps(find())),
-        lambda there: json.loads((there / FACT).read_text()),
+        lambda folder: json.loads((folder / FACT).read_text()),
     )
 
 

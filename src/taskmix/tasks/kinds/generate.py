@@ -93,20 +93,20 @@ class Generate(Kind):
         return ("exact_match", "perplexity") if self.prompts else self.usual
 
     def encode(self, rows: Sequence[Row], tokenizer: "Tokenizer | None", where: str) -> Columns:
-        asked = only(rows, PromptRow, where)
+        texts = only(rows, PromptRow, where)
         words = reader(tokenizer, where)
         prompts, answers = words.continued(
-            [row.prompt for row in asked], [row.answer or "" for row in asked]
+            [row.prompt for row in texts], [row.answer or "" for row in texts]
         )
         pieces = [
             _pieces(words, prompt, answer, known=row.answer is not None)
-            for row, prompt, answer in zip(asked, prompts, answers, strict=True)
+            for row, prompt, answer in zip(texts, prompts, answers, strict=True)
         ]
         flat = [piece for of_row in pieces for piece in of_row]
         counts = [len(of_row) for of_row in pieces]
         return Columns(
             dense={
-                "known": np.repeat([row.answer is not None for row in asked], counts),
+                "known": np.repeat([row.answer is not None for row in texts], counts),
                 "until": np.array([piece.until for piece in flat], dtype=np.int32),
                 "cut": np.array([piece.cut for piece in flat]),
             },

@@ -69,19 +69,19 @@ class Span(Kind):
         return 2
 
     def encode(self, rows: Sequence[Row], tokenizer: "Tokenizer | None", where: str) -> Columns:
-        asked = only(rows, QuestionRow, where)
+        questions = only(rows, QuestionRow, where)
         windows = reader(tokenizer, where).windows(
-            [row.question for row in asked], [row.context for row in asked], self.stride
+            [row.question for row in questions], [row.context for row in questions], self.stride
         )
         flat = [window for of_row in windows for window in of_row]
         spans = [
             [_span(row, window) for window in of_row]
-            for row, of_row in zip(asked, windows, strict=True)
+            for row, of_row in zip(questions, windows, strict=True)
         ]
         counts = [len(of_row) for of_row in windows]
         starts, ends = np.array([span for of_row in spans for span in of_row], dtype=np.int64).T
         context = [(window.first, window.first + len(window.chars)) for window in flat]
-        lost = [_lost(row, of_row) for row, of_row in zip(asked, spans, strict=True)]
+        lost = [_lost(row, of_row) for row, of_row in zip(questions, spans, strict=True)]
         return Columns(
             dense={
                 "starts": starts,
@@ -162,10 +162,10 @@ class Span(Kind):
         return best, score
 
     def baseline(self, train: "Encoded", split: "Encoded", rows: Iterator[Row]) -> Scored:
-        asked = [row for row in rows if isinstance(row, QuestionRow)]
-        words = ["".join(row.context.split(maxsplit=1)[:1]) for row in asked]
-        guesses = [""] * len(asked) if self.no_answer else words
-        return Scored(guesses, [self._accepted(row) for row in asked])
+        questions = [row for row in rows if isinstance(row, QuestionRow)]
+        words = ["".join(row.context.split(maxsplit=1)[:1]) for row in questions]
+        guesses = [""] * len(questions) if self.no_answer else words
+        return Scored(guesses, [self._accepted(row) for row in questions])
 
     def _accepted(self, row: QuestionRow) -> tuple[str, ...]:
         """Return the texts that count as right; none where the question has no answer."""
