@@ -1,5 +1,6 @@
 """Experiments: their tables are those of the stored outcomes, and their scripts run."""
 
+import ast
 import json
 from importlib import import_module
 from pathlib import Path
@@ -47,7 +48,10 @@ SMOKE: dict[str, list[str]] = {
     "eighteen.run": [SMALL],
     "autosem_glue.run": [f"--seeds 1 --primaries glue/rte --variants baseline {SMALL}"],
     "autosem_synthetic.run": ["--seeds 1 --variants full --steps 10 --trials 2 --rounds 4"],
-    "camtl.run": ["--seeds 1 --only ladder --rungs mtl --steps 4 --examples 4 --rows 40"],
+    "camtl.run": [
+        "--seeds 1 --only ladder --rungs mtl --steps 4 --examples 4 --rows 40",
+        "--seeds 1 --only start --frozen half --steps 2 --examples 4 --rows 40",
+    ],
     "mixtures.run": [
         "compare auxiliaries --seeds 401 --arms uniform 'worth 3' --set budget.steps=4",
         "headroom auxiliaries --trials 2 --set budget.steps=4",
@@ -74,6 +78,14 @@ SMOKE: dict[str, list[str]] = {
     ],
     "bandit_counterfactual.run": ["--environments 1 --seeds 1 --steps 100 --sets 1"],
 }
+
+
+def test_every_run_of_an_experiment_names_its_policy() -> None:
+    deciders = {"policy", "selection", "weighting", None}  # None is a mapping of values
+    for path in ROOT.glob("*/*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "RunConfig":
+                assert deciders & {keyword.arg for keyword in node.keywords}, path
 
 
 def test_every_script_has_a_smoke_test() -> None:

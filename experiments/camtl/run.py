@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -176,7 +176,8 @@ class Study:
 
     def start(self, seed: int) -> None:
         """Plain and conditioned models with four starts, half and all of the layers frozen."""
-        for frozen, count in START_FROZEN.items():
+        for frozen in self.options.frozen:
+            count = START_FROZEN[frozen]
             self.train(self.start_config(seed, {"freeze": count}), "start", f"{frozen}-plain")
             for embedding, factor in STARTS:
                 arm = f"{frozen}-{embedding:g}-{factor:g}"
@@ -341,6 +342,58 @@ def scitail_table(found: Sequence[Outcome]) -> Iterator[str]:
         yield f"| {arm} | {' | '.join(cells)} |"
 
 
+def start_arms(frozen: str) -> list[str]:
+    return [f"{frozen}-{embedding:g}-{factor:g}" for embedding, factor in STARTS]
+
+
+def start_table(found: Sequence[Outcome]) -> Iterator[str]:
+    yield "| embeddings | factor | half frozen | ids shuffled | all frozen | ids shuffled |"
+    yield "|---" * 6 + "|"
+    plain = [averages(found, f"{frozen}-plain") for frozen in START_FROZEN]
+    yield f"| plain | | {spread(list(plain[0].values()))} | | {spread(list(plain[1].values()))} | |"
+    for number, (embedding, factor) in enumerate(STARTS):
+        arms = [start_arms(frozen)[number] for frozen in START_FROZEN]
+        names = [name for arm in arms for name in (arm, f"{arm}-shuffled")]
+        cells = [spread(list(averages(found, name).values())) for name in names]
+        yield f"| {embedding:g} | {factor:g} | {' | '.join(cells)} |"
+
+
+def averages(found: Sequence[Outcome], arm: str) -> dict[int, float]:
+    """Return the averages of an arm of the study of the start, by seed."""
+    return {o.seed: o.average(START_TASKS) for o in of(found, "start", arm)}
+
+
+def start_gaps(found: Sequence[Outcome], ours: str, theirs: str) -> list[float]:
+    """Return the differences of two arms, by the number of frozen layers and by seed."""
+    pairs = [
+        (averages(found, f"{frozen}-{ours}"), averages(found, f"{frozen}-{theirs}"))
+        for frozen in START_FROZEN
+    ]
+    return [one[seed] - other[seed] for one, other in pairs for seed in one if seed in other]
+
+
+def start_rules(found: Sequence[Outcome]) -> Iterator[str]:
+    names = [arm.partition("-")[2] for arm in start_arms("half")]
+    usual, *others = names
+    above = {name: start_gaps(found, name, usual) for name in others}
+    if any(len(values) < 2 for values in above.values()):
+        return
+    best = max(others, key=lambda name: mean(above[name]))
+    error = stdev(above[best]) / len(above[best]) ** 0.5
+    better = mean(above[best]) > error
+    chosen = best if better else usual
+    yield (
+        f"6. {best} less {usual}: {shown(above[best])}, mean {mean(above[best]):+.1f}, standard "
+        f"error {error:.1f}: the default is {chosen}"
+    )
+    lost = start_gaps(found, chosen, f"{chosen}-shuffled")
+    yield f"7. {chosen} less shuffled ids: {shown(lost)}: {held(min(lost) > 0)}"
+    gained = start_gaps(found, chosen, "plain")
+    middle = len(gained) // 2
+    both = [mean(gained[:middle]), mean(gained[middle:])]
+    yield f"8. {chosen} less plain, half and all frozen: {shown(both)}: {held(min(both) > 0)}"
+
+
 def gaps(ours: Sequence[Outcome], theirs: Sequence[Outcome]) -> list[float]:
     """Return the differences of the averages, seed by seed."""
     other = {o.seed: o for o in theirs}
@@ -386,8 +439,8 @@ def shown(values: Sequence[float]) -> str:
 
 def table(outcomes: Outcomes) -> str:
     found = [Outcome(**values) for values in outcomes.values()]
-    tables = [ladder_table(found), figure7_table(found), scitail_table(found)]
-    lines = [f"- {line}" for line in rules(found)]
+    tables = [ladder_table(found), figure7_table(found), scitail_table(found), start_table(found)]
+    lines = [f"- {line}" for line in [*rules(found), *start_rules(found)]]
     return "\n\n".join("\n".join(part) for part in [*tables, lines])
 
 
@@ -396,6 +449,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--only", nargs="+", choices=STUDIES, default=list(STUDIES))
     parser.add_argument("--rungs", nargs="+", choices=RUNGS, default=list(RUNGS))
+    parser.add_argument(
+        "--frozen", nargs="+", choices=START_FROZEN, default=list(START_FROZEN), help="of start"
+    )
     parser.add_argument("--steps", type=int, default=STEPS, help="of a GLUE run")
     parser.add_argument("--examples", type=int, default=400, help="dev examples of a task, at most")
     parser.add_argument("--rows", type=int, help="training rows of a task; all if not given")

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import transformers
@@ -146,32 +146,32 @@ def convert(model: MultiTaskModel, task: str, *, segments: bool = True) -> PreTr
     if isinstance(kind, Generate) and isinstance(encoder, CausalEncoder):
         return encoder.merged()
     head = model.heads[key(task)]
-    biases: dict[str, Any] = {}
-    blocks = None
+    biases = None
     if isinstance(encoder, ConditionedTextEncoder):
-        blocks, biases = _biases(encoder.model, task)
-        encoder = _folded(encoder, task)
+        biases, encoder = _biases(encoder.model, task), _folded(encoder, task)
     text = encoder if isinstance(encoder, TextEncoder) else None
     reason = can_export(None if text is None else text.model.config, kind)
     if text is None or reason is not None:
         raise UserError(f"task {task}: {reason}")
     if not isinstance(head, LinearHead | TwoLayerHead):
         raise UserError(f"task {task}: a head such as {type(head).__name__} cannot be exported")
-    exported = _exported(text, kind, head, task, segments=segments, **biases)
-    if blocks is not None and exported.biases is not None:
-        exported.biases.data.copy_(blocks)
+    exported = _exported(text, kind, head, task, segments, biases)
     return _plain(exported) or exported
 
 
+class _Biases(NamedTuple):
+    """The attention biases of one task."""
+
+    blocks: Tensor  # (layers, heads, blocks, size, size)
+    positions: int
+
+
 @torch.no_grad()
-def _biases(model: ConditionalEncoder, task: str) -> tuple[Tensor | None, dict[str, Any]]:
-    """Return the blocks of a task's attention biases, and the configuration that they need."""
+def _biases(model: ConditionalEncoder, task: str) -> _Biases | None:
     parts = [c.attention for _, c in model.layers() if c.attention is not None]
-    if not parts:
-        return None, {}
     code = model.task_embeddings.row(task)
-    blocks = torch.stack([part.blocks_of(code) for part in parts])
-    return blocks, {"bias_blocks": list(blocks.shape[:-1]), "bias_positions": parts[0].positions}
+    blocks = [part.blocks_of(code) for part in parts]
+    return _Biases(torch.stack(blocks), parts[0].positions) if parts else None
 
 
 def _folded(encoder: ConditionedTextEncoder, task: str) -> TextEncoder:
@@ -193,7 +193,12 @@ def _reads_segments(encoder: Any, kind: Kind, segments: bool) -> bool:
 
 @torch.no_grad()
 def _exported(
-    encoder: TextEncoder, kind: Kind, head: LinearHead | TwoLayerHead, task: str, **options: Any
+    encoder: TextEncoder,
+    kind: Kind,
+    head: LinearHead | TwoLayerHead,
+    task: str,
+    segments: bool,
+    biases: _Biases | None,
 ) -> Exported:
     """Return the encoder and the head as a model of our class."""
     form = next(form for cls, form in FORMS.items() if isinstance(kind, cls))
@@ -203,8 +208,10 @@ def _exported(
         marks=kind.marks if isinstance(kind, Classify) else 0,
         hidden_units=head.hidden.out_features if isinstance(head, TwoLayerHead) else 0,
         head_dropout=head.dropout.p,
+        segments=segments,
+        bias_blocks=None if biases is None else list(biases.blocks.shape[:-1]),
+        bias_positions=0 if biases is None else biases.positions,
         dtype=torch.float32,
-        **options,
         **_labels(kind),
     )
     with quiet(), torch.random.fork_rng(devices=[]):
@@ -217,6 +224,8 @@ def _exported(
             f"task {task}: an encoder with layers of its own inside a "
             f"{encoder.model.config.model_type} cannot be exported"
         ) from None
+    if biases is not None and exported.biases is not None:
+        exported.biases.copy_(biases.blocks)
     exported.linear.load_state_dict(head.linear.state_dict())
     if isinstance(head, TwoLayerHead) and exported.hidden is not None:
         exported.hidden.load_state_dict(head.hidden.state_dict())
