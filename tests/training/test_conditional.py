@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -292,8 +293,7 @@ def test_data_that_are_gone_through_often_pass_the_fixed_layers_once(
     assert len(list((tmp_path / "frozen").iterdir())) == 3, "each task's training data"
     with pytest.raises(interruption):
         run(config, tmp_path / "stopped", cache=tmp_path, watchers=[interrupter(step=8)])
-    for path in (tmp_path / "frozen").iterdir():
-        path.unlink()
+    shutil.rmtree(tmp_path / "frozen")
     resume(tmp_path / "stopped", cache=tmp_path)
     assert everything(tmp_path / "stopped") == everything(tmp_path / "kept")
     monkeypatch.setattr(selecting, "MIN_EPOCHS", 1000)
@@ -410,8 +410,8 @@ def test_what_a_run_file_cannot_say_is_one_sentence(change: dict[str, Any], sent
 @pytest.mark.parametrize(
     ("conditional", "sentence"),
     [
-        ({"blocks": 5}, "model.conditional: blocks: expected a divisor of the encoder's 16"),
-        ({"rank": 99}, "model.conditional: rank: expected 1 to 32"),
+        ({"blocks": 17}, "model.conditional: blocks: expected 1 to 16, one a token, found 17"),
+        ({"positions": 17}, "model.conditional: positions: found 17, but the encoder reads 16"),
         ({"freeze": 9}, "model.conditional: freeze: found 9, but the encoder has 4 layers"),
     ],
 )
