@@ -16,7 +16,7 @@ SCRIPTS = sorted(
     for path in ROOT.glob("*/*.py")
     if "def table(" in path.read_text()
 )
-PAGES = {"dead_channels": "dead_channels.md", "promises": "promises.md"}
+PAGES = {"dead_channels": "dead_channels.md", "diw": "diw.md", "promises": "promises.md"}
 TWO = quote("tasks=[{name: glue/rte, rows: 40}, {name: glue/mrpc, rows: 40}]")
 SMALL = f"--set {TWO} --set budget.steps=2 --set evaluate.examples=8 --set evaluate.every=2"
 HELD_OUT = quote("tasks=[{name: superglue/cb, held_out: 0.3}, {name: glue/wnli, held_out: 0.3}]")

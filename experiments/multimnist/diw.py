@@ -24,10 +24,10 @@ def results_of(outcomes: Outcomes) -> TargetResults:
     return TargetResults(outcomes, "small/")
 
 
-def first_move(weights: Sequence[Sequence[float]]) -> int:
+def first_move(weights: Sequence[Sequence[float]]) -> str:
     """Return the first round after which the weights differ from equal ones, from 1."""
     moved = [max(shares) - min(shares) > 1e-6 for shares in weights]
-    return moved.index(True) + 1 if True in moved else len(moved) + 1
+    return str(moved.index(True) + 1) if True in moved else "never"
 
 
 def table(outcomes: Outcomes) -> str:
@@ -39,7 +39,7 @@ def table(outcomes: Outcomes) -> str:
             if results:
                 scores = [100 * o.dev for o in results], [100 * o.test for o in results]
                 share = mean(o.weights[-1][TARGETS.index(target)] for o in results)
-                first = ", ".join(str(first_move(o.weights)) for o in results)
+                first = ", ".join(first_move(o.weights) for o in results)
                 rows.append([target, method, *map(spread, scores), first, f"{share:.2f}"])
     head = ["target", "method", "dev", "test", "weights first move in round", "target's share"]
     text = markdown(head, rows)
