@@ -44,10 +44,6 @@ TARGETS = (
 SUITES: Mapping[str, tuple[str, ...]] = {
     "late": tuple(CLASSES),
     "begun": tuple(CLASSES)[:5],
-    "text": (
-        *("glue/sst2", "snli", "wnut17", "glue/mrpc", "glue/rte", "glue/qnli"),
-        *("superglue/cb", "superglue/wsc"),
-    ),
     "domains": tuple(f"text/{name}" for name in TARGETS),
 }
 BANDIT, FREE = "bandit", "free"
@@ -61,7 +57,7 @@ ARMS: Mapping[str, Any] = {
     "aimed": {"name": "aimed"},
     TWICE: {"name": "random"},
 }
-SLOW_ARMS = {"text": ("uniform", LEARNED), "domains": ("uniform", LEARNED, "aimed")}
+DOMAIN_ARMS, DOMAIN_SEEDS = ("uniform", LEARNED, "aimed"), (101, 102, 103)
 PILOT_SEED, SEEDS = 100, (101, 102, 103, 104, 105)
 SETS, ENVIRONMENTS, NOISES, EVALUATIONS = (1, 2, 3), 8, (0.0, 0.1), 100
 STEPS = 1000  # of the bandit
@@ -70,7 +66,11 @@ STEPS = 1000  # of the bandit
 def configuration(suite: str, sets: Sequence[str]) -> RunConfig:
     if suite == "domains":
         example = load(EXAMPLES / "text-domains.yaml", [], os.environ["TASKMIX_DATA"])
-        return with_sets(example, ["evaluate.every=50", *sets])
+        small = ["model.layers=1", "model.width=64", "model.vocabulary=2000"]
+        budget = ["budget.steps=200", "budget.tokens=512"]
+        return with_sets(
+            example, [*small, *budget, "evaluate.every=20", "evaluate.examples=50", *sets]
+        )
     values: dict[str, Any] = {
         "tasks": list(SUITES[suite]),
         "budget": {"steps": 300, "batch": 16},
@@ -78,12 +78,6 @@ def configuration(suite: str, sets: Sequence[str]) -> RunConfig:
         "evaluate": {"keep": "last"},
         "policy": "random",
     }
-    if suite == "text":
-        values |= {
-            "model": {"encoder": "minilm", "layers": 2, "freeze": 1, "max_length": 32},
-            "optimizer": {"lr": 3e-4, "head_factor": 10},
-            "evaluate": {"examples": 200, "keep": "last"},
-        }
     return with_sets(parse(values, suite), sets)
 
 
@@ -107,7 +101,7 @@ def run_arm(
         decider = {"name": "fixed", "probabilities": mixture.shares}
         forecast = {"forecast": asdict(mixture)}
     tasks = SUITES[suite]
-    images = suite not in SLOW_ARMS
+    images = suite != "domains"
     result = run(
         config.model_copy(update={"policy": decider}),
         runs / name,
@@ -261,7 +255,7 @@ def _verdict(outcomes: Outcomes, suite: str) -> str:
     learned = _means(outcomes, suite, LEARNED)
     others = {arm: _means(outcomes, suite, arm) for arm in ARMS if arm not in (LEARNED, TWICE)}
     others = {arm: means for arm, means in others.items() if len(means) > 1}
-    if suite == "text" or len(learned) < 2 or not others:
+    if len(learned) < 2 or not others:
         return ""
     best = max(others, key=lambda arm: mean(others[arm].values()))
     seeds = sorted(learned.keys() & others[best])
@@ -361,7 +355,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         run_arm(options.outcomes, suite, PILOT, PILOT_SEED, options.runs, options.sets)
         for seed in options.seeds:
             for arm in options.arms:
-                if arm in SLOW_ARMS.get(suite, ARMS):
+                if suite != "domains" or (arm in DOMAIN_ARMS and seed in DOMAIN_SEEDS):
                     run_arm(options.outcomes, suite, arm, seed, options.runs, options.sets)
     publish(options.outcomes, table(options.outcomes))
 
