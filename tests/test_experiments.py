@@ -72,6 +72,7 @@ SMOKE: dict[str, list[str]] = {
     "learned_mixture.run": [
         "--suites begun --seeds 1 --arms uniform learned --set budget.steps=10",
         "--suites bandit --sets 1 --environments 1",
+        "--suites free --seeds 1 --set budget.steps=40",
     ],
     "rl_arena.run": [
         "--seeds 1 --suites waste --policies uniform dump --tokens 200 --supervised 2"

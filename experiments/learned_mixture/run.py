@@ -7,7 +7,7 @@ TASKMIX_DATA names the folder of the official data sets. The suites and the rule
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
 from statistics import mean
@@ -33,7 +33,8 @@ from taskmix import Fixed, Policy, Random, RunConfig, run
 from taskmix.bandit import Environment, Rollout, simulate
 from taskmix.config import load, parse, with_sets
 from taskmix.journal import Evaluation, Step, read
-from taskmix.offpolicy.curves import RateSchedule, ScoredRun, learn_mixture
+from taskmix.offpolicy.curves import LearningCurves, RateSchedule, ScoredRun, learn_mixture
+from taskmix.offpolicy.curves.shapes import FAMILIES
 from taskmix.rng import stream
 
 TARGETS = (
@@ -46,7 +47,7 @@ SUITES: Mapping[str, tuple[str, ...]] = {
     "begun": tuple(CLASSES)[:5],
     "domains": tuple(f"text/{name}" for name in TARGETS),
 }
-BANDIT, FREE = "bandit", "free"
+BANDIT, FREE, HELD_OUT = "bandit", "free", "families"
 PILOT, LEARNED, TWICE = "pilot", "learned", "uniform twice"
 ARMS: Mapping[str, Any] = {
     "uniform": {"name": "random"},
@@ -151,6 +152,38 @@ def run_free(outcomes: Outcomes, suite: str, seed: int, runs: Path, sets: Sequen
     outcomes.add(name, {"pairs": pairs})
 
 
+def compare_families(outcomes: Outcomes, suite: str, runs: Path) -> None:
+    """Predict the last three evaluations of the pilot from the first seven, family by family."""
+    name = f"{HELD_OUT}-{suite}"
+    if name in outcomes:
+        return
+    pilot = ScoredRun.from_journal(runs / f"{suite}-{PILOT}-{PILOT_SEED}")
+    seen = -(-7 * len(pilot.values) // 10)
+    first = replace(pilot, training=pilot.training[:, :seen], values=pilot.values[:seen])
+    errors = {}
+    for label, families in {**{name: [name] for name in FAMILIES}, "all": list(FAMILIES)}.items():
+        curves = LearningCurves([first], families)
+        predicted = [
+            sample.at(pilot.training[:, seen:, k]).mean(axis=0)
+            for k, sample in enumerate(curves.samples)
+        ]
+        gaps = np.array(predicted).T - pilot.values[seen:]
+        errors[label] = float(np.sqrt((gaps**2).mean()))
+    outcomes.add(name, {"errors": errors})
+
+
+def _family_table(outcomes: Outcomes) -> str:
+    found = dict(outcomes.items(f"{HELD_OUT}-"))
+    if not found:
+        return ""
+    labels = list(next(iter(found.values()))["errors"])
+    rows = [
+        [name.split("-")[1], *(f"{100 * values['errors'][label]:.2f}" for label in labels)]
+        for name, values in found.items()
+    ]
+    return f"## Families\n\n{markdown(['suite', *labels], rows)}"
+
+
 def _free_table(outcomes: Outcomes) -> str:
     pairs = [pair for values in outcomes.values(f"{FREE}-") for pair in values["pairs"]]
     if not pairs:
@@ -213,7 +246,8 @@ def scored_rollout(rollout: Rollout, noise: float, rng: np.random.Generator) -> 
 
 def table(outcomes: Outcomes) -> str:
     parts = [_suite_table(outcomes, suite) for suite in SUITES]
-    parts += [_forecasts(outcomes), _bandit_table(outcomes), _free_table(outcomes)]
+    parts += [_forecasts(outcomes), _bandit_table(outcomes)]
+    parts += [_free_table(outcomes), _family_table(outcomes)]
     return "\n\n".join(part for part in parts if part) or "no outcomes yet"
 
 
@@ -353,6 +387,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 run_free(options.outcomes, images, seed, options.runs, options.sets)
             continue
         run_arm(options.outcomes, suite, PILOT, PILOT_SEED, options.runs, options.sets)
+        compare_families(options.outcomes, suite, options.runs)
         for seed in options.seeds:
             for arm in options.arms:
                 if suite != "domains" or (arm in DOMAIN_ARMS and seed in DOMAIN_SEEDS):

@@ -147,15 +147,16 @@ def learn_mixture(
         runs: of the same tasks, oldest first.
         schedule: of the run to come; that of the last run if None.
         targets: the tasks whose mean score is maximised; those of the last run if None.
-        floor: the least share of a task.
+        floor: the least share of a task; at most half of an equal share.
         families: the names of the curves' families; all if None.
     """
     if not runs:
         raise UserError("runs: expected at least one, found none")
     last = runs[-1].reordered(runs[0].tasks)
     count = len(last.tasks)
-    if not 0 <= floor * count < 1:
-        raise UserError(f"floor: expected less than 1 / {count} tasks, found {floor}")
+    if floor < 0:
+        raise UserError(f"floor: expected a share from 0, found {floor}")
+    floor = min(floor, 1 / (2 * count))
     curves = LearningCurves(runs, families)
     planned = last.schedule if schedule is None else schedule
     counted = np.isin(last.tasks, last.targets if targets is None else targets)

@@ -143,7 +143,7 @@ class LearningCurves:
         self.measure: Measure = runs[0].measure
         self.unit = 1.0
         if self.measure == "loss":
-            self.unit = max(float(np.ptp(run.values, axis=0).max()) for run in self.runs)
+            self.unit = max(float(np.ptp(run.values, axis=0).max()) for run in self.runs) or 1.0
         dev = np.max([np.nan_to_num(run.dev) for run in self.runs], axis=0)
         self.dev = np.where(dev > 0, dev, UNKNOWN_DEV)
         most = max(run.schedule.steps * run.schedule.batch for run in self.runs)
