@@ -28,6 +28,7 @@ from taskmix.cli.terminal import (
     showing,
 )
 from taskmix.config import Objective, RunConfig
+from taskmix.config.schema import DEFAULT_POLICY
 from taskmix.journal import Step
 from taskmix.records import UnitRecord
 from taskmix.tables import Column, Table
@@ -320,9 +321,9 @@ def test_the_demo_compares_three_policies_twice_in_a_row(taskmix: Taskmix, tmp_p
     for _ in range(2):
         said = taskmix("demo", "--out", tmp_path / "demo", "--steps", "12", "--quiet")
         assert said.code == 0, said.err
-        for word in ("random", "task_size", "temperature", "report.html"):
+        for word in ("random", "task_size", DEFAULT_POLICY, "report.html"):
             assert word in said.out
-    assert len(list((tmp_path / "demo").rglob("scores.json"))) == 3
+    assert len(list((tmp_path / "demo").rglob("scores.json"))) == 9
     refused(taskmix("demo", "--out", tmp_path / "none", "--steps", "0"), "budget.steps", "found 0")
     assert not (tmp_path / "none").exists()
 

@@ -60,7 +60,7 @@ def test_the_history_shows_every_trial_and_the_best_so_far() -> None:
 
 def test_the_map_of_one_auxiliary_is_a_curve_through_what_was_tried() -> None:
     search = found(("x",), 8)
-    figure = figures.ratio_map(search)
+    [figure] = figures.ratio_map(search).values()
     mean = next(trace for trace in figure.data if trace.name == "expected")
     at = np.interp(search.space.shares(search.tried[2].ratio)[0], mean.x, mean.y)
     assert at == pytest.approx(100 * search.tried[2].value, abs=1.5)
@@ -68,9 +68,11 @@ def test_the_map_of_one_auxiliary_is_a_curve_through_what_was_tried() -> None:
 
 @pytest.mark.parametrize("auxiliaries", [("x", "y"), ("x", "y", "z")])
 def test_the_map_of_several_leaves_room_for_the_primary(auxiliaries: Any) -> None:
-    figure = figures.ratio_map(found(auxiliaries, 10))
-    heats = [trace for trace in figure.data if trace.type == "heatmap"]
-    assert [heat.name for heat in heats] == ["expected", "spread"]
+    maps = figures.ratio_map(found(auxiliaries, 10))
+    heats = [
+        next(trace for trace in figure.data if trace.type == "heatmap") for figure in maps.values()
+    ]
+    assert list(maps) == [heat.name for heat in heats] == ["expected", "spread"]
     for heat in heats:
         values = np.asarray(heat.z, dtype=float)
         assert np.isnan(values[-1, -1])  # shares of 1 and 1 leave nothing

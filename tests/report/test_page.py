@@ -227,7 +227,7 @@ def test_a_comparison_starts_with_the_policies_and_marks_the_best(make_run, shor
         "size": [make_run(*short, name="s1", scores=scores(0.9, 0.1), config="seed: 7\n")],
     }
     page = Page(write_comparison_report(runs, runs["size"][0].parent / "out" / "new", "Two"))
-    assert page.rows[:7] == [
+    assert page.rows[:8] == [
         ["task", "random", "size"],
         ["easy", "60.0 (50.0 to 70.0)", "90.0"],
         ["hard", "30.0 (30.0 to 30.0)", "10.0"],
@@ -235,6 +235,7 @@ def test_a_comparison_starts_with_the_policies_and_marks_the_best(make_run, shor
         ["seeds", "2", "1"],
         ["examples forward", "1,234", "1,234"],
         ["examples backward", "987", "987"],
+        ["time", "4.0 s", "4.0 s"],
     ]
     bold = re.findall(r'<td class="best">(.*?)</td>', page.source)
     assert bold == ["90.0", "30.0 (30.0 to 30.0)", "50.0"]
@@ -247,7 +248,7 @@ def test_a_comparison_starts_with_the_policies_and_marks_the_best(make_run, shor
         "size is 10.0 points above random with one seed, which does not tell a difference from "
         "noise: run 4 more seeds."
     )
-    assert page.rows[7:13] == [
+    assert page.rows[8:14] == [
         ["above random", "size"],
         ["easy", "+40.0"],
         ["hard", "-20.0"],
@@ -256,14 +257,14 @@ def test_a_comparison_starts_with_the_policies_and_marks_the_best(make_run, shor
         ["seeds", "1"],
     ]
     assert "no interval and no test" in page.text
-    assert page.rows[13:16] == [
+    assert page.rows[14:17] == [
         ["task", "random", "size"],
         ["easy", "75.0% (0.3)", "75.0% (0.3)"],
         ["hard", "25.0% (0.0)", "25.0% (0.0)"],
     ]
     links = [attrs["href"] for attrs in page.has("a")]
     assert links == ["./../../r1/", "./../../r2/", "./../../s1/"]
-    assert [row[:3] for row in page.rows[17:]] == [
+    assert [row[:3] for row in page.rows[18:]] == [
         ["random", "1", "40.0"],
         ["random", "2", "50.0"],
         ["size", "1", "50.0"],
@@ -286,8 +287,8 @@ def test_differences_are_paired_by_seed_and_those_that_are_told_from_zero_stand_
     }
     out = runs["base"][0].parent / "out"
     page = Page(write_comparison_report(runs, out, "Pairs"))
-    assert page.rows[7] == ["above base", "good"]
-    assert page.rows[10:13] == [
+    assert page.rows[8] == ["above base", "good"]
+    assert page.rows[11:14] == [
         ["mean", "+10.2 (+9.4 to +10.9)"],
         ["p", "<0.001"],
         ["seeds", "3"],
@@ -295,7 +296,7 @@ def test_differences_are_paired_by_seed_and_those_that_are_told_from_zero_stand_
     assert '<td class="best">&lt;0.001</td>' in page.source
     assert "p is of a paired t-test." in page.text
     turned = Page(write_comparison_report(runs, out, "Turned", "good"))
-    assert turned.rows[10][1] == "-10.2 (-10.9 to -9.4)"
+    assert turned.rows[11][1] == "-10.2 (-10.9 to -9.4)"
     assert headings(turned)[0] == "Differences to good"
     with pytest.raises(UserError, match="baseline: unknown contestant 'bad'"):
         write_comparison_report(runs, out, "None", "bad")
@@ -319,9 +320,9 @@ def test_contestants_are_judged_by_the_objective_where_the_run_file_names_one(ma
     page = Page(write_comparison_report(runs, runs["a"][0].parent / "out", "Losses"))
     assert [row[0] for row in page.rows[:4]] == ["task", "easy", "hard", "objective, loss"]
     assert page.rows[3][1] == "0.625 (0.500 to 0.750)"
-    assert page.rows[7] == ["below a", "b"]
-    assert page.rows[10][0] == "objective, loss"
-    assert page.rows[10][1].startswith("+0.125 (")
+    assert page.rows[8] == ["below a", "b"]
+    assert page.rows[11][0] == "objective, loss"
+    assert page.rows[11][1].startswith("+0.125 (")
     titles = [figure["layout"]["xaxis"]["title"]["text"] for figure in figures_in(page.path)]
     assert "below a, in nats" in titles
     assert "0.125 nats below a" not in verdict(page)

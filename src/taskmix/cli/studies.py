@@ -39,16 +39,17 @@ MAX_TRIALS = 10
 @command()
 def demo(
     to: Annotated[Path, typer.Option("--out", help="Folder of the runs.")] = Path("runs/demo"),
-    steps: Annotated[int, typer.Option(help="Budget of each run.")] = 600,
+    steps: Annotated[int, typer.Option(help="Budget of each run.")] = 300,
     quiet: QuietOption = False,
 ) -> None:
-    """Compare three policies on overlaid digits: no download, about a minute.
+    """Compare three policies on overlaid digits, with three seeds: no download, about a minute.
 
     Two handwritten digits lie on top of each other. Three tasks share such pictures: which digit is
     on the left, which on the right, and which of the two is larger. They have very different
     numbers of examples. Which task should get the next batch?
     """
     from taskmix import config as configs
+    from taskmix.config.schema import DEFAULT_POLICY
 
     config = configs.parse(
         {
@@ -59,8 +60,10 @@ def demo(
         },
         "demo",
     )
-    policies = ["random", "task_size", {"name": "temperature", "temperature": 2}]
-    _print_comparison(_compare(config, policies, [1], to, quiet), to)
+    policies = ["random", "task_size", DEFAULT_POLICY]
+    _print_comparison(_compare(config, policies, [1, 2, 3], to, quiet), to)
+    if not quiet:
+        out.print(f"Look at the runs in a browser: taskmix ui {to}", soft_wrap=True)
 
 
 @command(

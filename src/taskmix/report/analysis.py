@@ -27,8 +27,9 @@ def write_analysis(analysis: Analysis, folder: Path, title: str) -> Path:
     plotly()
     made = [Plot(_SCORES, single_task_bars(analysis.scores, analysis.single))]
     if analysis.before is not None and analysis.after is not None:
-        drawn = similarity(analysis.tasks, analysis.before, analysis.after)
-        made.append(Plot(_SIMILARITY, drawn))
+        maps = {"before": analysis.before, "after": analysis.after}
+        drawn = {name: similarity(analysis.tasks, values) for name, values in maps.items()}
+        made.append(Plot(_SIMILARITY, panels=drawn))
     first, *others = map(table, analysis.tables())
     body: list[str | Plot] = [tiles(analysis.facts()), first, *made, *others]
     page = document(title, "analysis of the tasks", analysis.verdict(), body)
@@ -40,33 +41,37 @@ def single_task_bars(scores: Mapping[str, float], single: Mapping[str, float]) -
     go, _ = plotly()
     figure = panels()
     series = {"all tasks together": scores, "the task alone": single}
+    tasks = list(scores)
     for (name, look), values in zip(looks(series).items(), series.values(), strict=True):
         if values:
             marker = {"color": look.colour, "pattern": look.hatch}
-            x = [shortened(task) for task in values]
+            x = [tasks.index(task) for task in values]
             y = numbers([100 * value for value in values.values()])
             figure.add_trace(go.Bar(x=x, y=y, name=name, marker=marker))
     figure.update_layout(barmode="group", bargap=0.25, hovermode="closest")
+    names = [shortened(task) for task in tasks]
+    figure.update_xaxes(tickvals=list(range(len(tasks))), ticktext=names)
     figure.update_yaxes(title_text="dev score, of 100", hoverformat=".1f")
     return figure
 
 
-def similarity(tasks: Sequence[str], before: Floats, after: Floats) -> Any:
-    """Return two heat maps of covariance similarities, each of shape `(tasks, tasks)`."""
+def similarity(tasks: Sequence[str], values: Floats) -> Any:
+    """Return a heat map of covariance similarities of shape `(tasks, tasks)`."""
     go, _ = plotly()
-    figure = panels(widths=(1.0, 1.0))
+    figure = panels()
+    heat = go.Heatmap(
+        z=numbers(values),
+        zmin=0,
+        zmax=1,
+        colorscale=SCALE,
+        text=[[f"{value:.2f}" for value in row] for row in values],
+        texttemplate="%{text}",
+        hovertemplate="%{z:.3f}<extra></extra>",
+        showscale=False,
+    )
+    figure.add_trace(heat)
     names = [shortened(task) for task in tasks]
-    common = {"x": names, "y": names, "zmin": 0, "zmax": 1, "colorscale": SCALE}
-    for column, (title, values) in enumerate((("before", before), ("after", after)), 1):
-        drawn = go.Heatmap(
-            z=numbers(values),
-            text=[[f"{value:.2f}" for value in row] for row in values],
-            texttemplate="%{text}",
-            showscale=column == 2,
-            **common,
-        )
-        figure.add_trace(drawn, row=1, col=column)
-        figure.update_xaxes(title_text=title, row=1, col=column)
-    figure.update_yaxes(autorange="reversed")
-    figure.update_layout(hovermode="closest")
+    figure.update_xaxes(tickvals=list(range(len(tasks))), ticktext=names)
+    figure.update_yaxes(tickvals=list(range(len(tasks))), ticktext=names, autorange="reversed")
+    figure.update_layout(height=160 + 40 * len(tasks), hovermode="closest")
     return figure

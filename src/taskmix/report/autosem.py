@@ -40,5 +40,5 @@ def _plots(result: AutosemResult) -> list[Plot]:
         made.append(Plot(UTILITIES, figures.utilities(result.selection.utilities)))
     made.append(Plot(SEARCH_HISTORY, figures.search_history(search)))
     if len(search.tried) >= MIN_TRIALS:
-        made.append(Plot(RATIO_MAP, figures.ratio_map(search)))
+        made.append(Plot(RATIO_MAP, panels=figures.ratio_map(search)))
     return made

@@ -52,7 +52,7 @@ def comparison_body(runs: Runs, baseline: str, out: Path) -> tuple[str, list[str
 def _no_verdict(runs: Runs) -> str:
     if len(runs) == 1:
         return f"There is no other contestant to compare {next(iter(runs))} with."
-    return "No verdict yet: it needs finished runs of the baseline and of another contestant."
+    return "No verdict yet: it needs finished runs of two contestants with the same seeds."
 
 
 def _how_far(runs: Runs) -> list[str]:
@@ -74,13 +74,15 @@ def _scores(runs: Runs, scored: Comparison, finished: Comparison | None) -> list
         name: [run.history for run in runs[name] if run.history.evaluations] for name in scored.runs
     }
     bands = LOSS_BANDS if unit is LOSSES else SCORE_BANDS
-    tables, plots = [scored.scores_table()], [Plot(bands, figures.score_bands(histories, unit))]
+    tables, plots = [], [Plot(bands, figures.score_bands(histories, unit))]
     if finished is not None:
-        tables += [*finished.differences_tables(), *_description(finished)]
+        tables += finished.differences_tables()
+        tables += [*finished.wins_tables(), *_description(finished)]
         baseline = str(finished.baseline)
         drawing = figures.differences(finished.all_differences(), list(runs), baseline, unit)
         plots.insert(0, Plot(Caption(f"Differences to {baseline}", DIFFERENCES), drawing))
-    return [*map(table, tables), legend(contestant_looks(runs)), *plots]
+    named = legend(contestant_looks(runs))
+    return [table(scored.scores_table()), named, *plots, *map(table, tables)]
 
 
 def _description(finished: Comparison) -> list[Table]:
@@ -167,6 +169,7 @@ def _comparison(runs: Runs, baseline: str, objective: Objective | None, out: Pat
             for name, seeds in runs.items()
             if (seeds_of := [run.history.opening.seed for run in seeds if is_diverged(run.path)])
         },
+        {name: [run.history.seconds for run, _ in seeds] for name, seeds in scored.items()},
     )
 
 

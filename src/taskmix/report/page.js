@@ -11,12 +11,19 @@ async function unpack(id) {
   return new Response(stream).text();
 }
 
+function shortened(name) {
+  return name.length > 12 && !/[<&]/.test(name) ? `${name.slice(0, 5)}…${name.slice(-6)}` : name;
+}
+
 function draw(element, figures) {
   const { data, layout } = figures[Number(element.dataset.figure)];
   const narrow = element.clientWidth < 600;
-  if (narrow) layout.hovermode = "closest"; // a box with all values would cover the figure
-  const config = { responsive: true, displaylogo: false, modeBarButtons: BUTTONS };
-  if (narrow) config.displayModeBar = false;
+  if (narrow) {
+    layout.hovermode = "closest"; // a box with all values would cover the figure
+    for (const axis of Object.values(layout)) if (axis?.ticktext) axis.ticktext = axis.ticktext.map(shortened);
+  }
+  const bar = narrow ? false : "hover";
+  const config = { responsive: true, displaylogo: false, modeBarButtons: BUTTONS, displayModeBar: bar };
   return Plotly.newPlot(element, data, layout, config).then(() => (element.dataset.drawn = "yes"));
 }
 

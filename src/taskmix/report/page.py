@@ -13,13 +13,15 @@ from taskmix.training.folder import JOURNAL, REPORT
 
 UNIFORM = "random"
 """The contestant that others are compared with unless the user names one."""
+MAX_LISTED = 8
+"""Names in a heading; of more, their number."""
 
 
 def write_run_report(folder: Path) -> Path:
     """Write `report.html` into a run folder, finished or not; return its path."""
     plotly()
     run = read_run(Path(folder))
-    lead = f"{run.policy} on {', '.join(run.history.tasks)}"
+    lead = f"{run.policy} on {_listed(run.history.tasks, 'tasks')}"
     page = document(run.history.opening.name, lead, run_verdict(run), run_body(run))
     return write_page(run.path / REPORT, page)
 
@@ -47,7 +49,7 @@ def _write_comparison(runs: Runs, out: Path, title: str, baseline: str | None) -
     against = baseline if baseline is not None else next(iter(runs))
     if against not in runs:
         raise unknown("contestant", against, runs, "baseline")
-    lead = f"{', '.join(runs)} on {', '.join(tasks)}"
+    lead = f"{_listed(list(runs), 'contestants')} on {_listed(tasks, 'tasks')}"
     verdict, body = comparison_body(runs, against, out)
     return write_page(out / REPORT, document(title, lead, verdict, body))
 
@@ -77,6 +79,10 @@ def write_report(folder: Path | str, baseline: str | None = None) -> Path:
         baseline = UNIFORM if UNIFORM in runs else next(iter(runs))
     runs = {name: runs[name] for name in sorted(runs, key=lambda name: name != baseline)}
     return _write_comparison(runs, folder, folder.resolve().name, baseline)
+
+
+def _listed(names: Sequence[str], plural: str) -> str:
+    return ", ".join(names) if len(names) <= MAX_LISTED else f"{len(names)} {plural}"
 
 
 def _common_tasks(runs: Runs) -> list[str]:

@@ -157,7 +157,7 @@ def panels(
         paper_bgcolor=CLEAR,
         plot_bgcolor=CLEAR,
         font={"color": NEUTRAL, "size": 13, "family": "system-ui, sans-serif"},
-        margin={"l": 8, "r": 8, "t": 28, "b": 8},
+        margin={"l": 8, "r": 16, "t": 28, "b": 8},
         height=380,
         modebar={"bgcolor": CLEAR, "color": NEUTRAL, "activecolor": NEUTRAL},
         hoverlabel={"namelength": 40},

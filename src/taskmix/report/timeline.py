@@ -12,7 +12,7 @@ Floats = NDArray[np.float64]
 
 MAX_POINTS = 600
 """Points in a curve, at most: about as many as a screen has pixels for."""
-FIGURE_POINTS = 2000
+FIGURE_POINTS = 1200
 """Points in the curves of all tasks of a figure; with many tasks each gets fewer."""
 
 
@@ -20,9 +20,9 @@ def max_points(tasks: int, most: int = MAX_POINTS) -> int:
     """Return the points for each task's curve.
 
     >>> max_points(3), max_points(30)
-    (600, 66)
+    (400, 40)
     """
-    return max(60, min(most, FIGURE_POINTS // max(1, tasks)))
+    return max(40, min(most, FIGURE_POINTS // max(1, tasks)))
 
 
 def thinned(count: int, most: int = MAX_POINTS) -> NDArray[np.int64]:

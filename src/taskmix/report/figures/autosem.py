@@ -60,7 +60,7 @@ def utilities(posteriors: Sequence[Utility]) -> Any:
         figure.add_trace(_density(name, look, utility), row=1, col=1)
         figure.add_trace(_interval(go, name, look, utility), row=2, col=1)
     figure.update_xaxes(range=[0, 1])
-    figure.update_xaxes(title_text="utility: the chance that a round does not harm", row=2, col=1)
+    figure.update_xaxes(title_text="utility", row=2, col=1)
     figure.update_yaxes(title_text="density", rangemode="tozero", row=1, col=1)
     figure.update_yaxes(showticklabels=False, showgrid=False, row=2, col=1)
     figure.update_layout(height=460 + 18 * len(posteriors), hovermode="closest")
@@ -143,7 +143,7 @@ class Map:
     best: Floats  # the shares of the best trial
 
 
-def ratio_map(search: Search) -> Any:
+def ratio_map(search: Search) -> dict[str, Any]:
     """The expected objective over the auxiliaries' shares of the mini-batches, and its spread.
 
     One auxiliary gives a curve with a band of two standard deviations; two give a map of the mean
@@ -152,7 +152,7 @@ def ratio_map(search: Search) -> Any:
     """
     fitted = _fitted(search)
     if fitted.shares.shape[1] == 1:
-        return _ratio_curve(search, fitted)
+        return {"expected": _ratio_curve(search, fitted)}
     return _ratio_maps(search, fitted)
 
 
@@ -191,30 +191,33 @@ def _ratio_curve(search: Search, fitted: Map) -> Any:
     return figure
 
 
-def _ratio_maps(search: Search, fitted: Map) -> Any:
+def _ratio_maps(search: Search, fitted: Map) -> dict[str, Any]:
     go, _ = plotly()
-    figure = panels(widths=(0.5, 0.5))
     first, second = sorted(np.argsort(-fitted.best, kind="stable")[:2].tolist())
     axis = np.linspace(0, 1, MAP_POINTS)
     at = np.tile(fitted.best, (MAP_POINTS, MAP_POINTS, 1))
     at[..., first], at[..., second] = axis[None, :], axis[:, None]
     possible = at.sum(axis=-1) < 1  # the primary needs a share
-    titles = {"expected": fitted.mean, "spread": fitted.spread}
-    for column, (name, function) in enumerate(titles.items(), 1):
+    names = [shortened(search.space.auxiliaries[k]) for k in (first, second)]
+    maps = {}
+    for name, function in (("expected", fitted.mean), ("spread", fitted.spread)):
+        figure = panels()
         values = function(at.reshape(-1, at.shape[-1])).reshape(MAP_POINTS, MAP_POINTS)
-        z = numbers(np.where(possible, values, np.nan))
-        bar = {"title": {"text": name}, "x": 0.46 if column == 1 else 1.0, "thickness": 12}
         heat = go.Heatmap(
-            x=numbers(axis), y=numbers(axis), z=z, colorscale=SCALE, colorbar=bar, name=name
+            x=numbers(axis),
+            y=numbers(axis),
+            z=numbers(np.where(possible, values, np.nan)),
+            colorscale=SCALE,
+            colorbar={"thickness": 12, "outlinewidth": 0},
+            name=name,
         )
-        figure.add_trace(heat, row=1, col=column)
         shares = fitted.shares[:, [first, second]]
-        figure.add_trace(_share_points(go, search, shares[:, 0], shares[:, 1]), row=1, col=column)
-    names = [safe(search.space.auxiliaries[k]) for k in (first, second)]
-    figure.update_xaxes(title_text=f"share of {names[0]}", range=[0, 1])
-    figure.update_yaxes(title_text=f"share of {names[1]}", range=[0, 1], col=1)
-    figure.update_layout(height=460, hovermode="closest", showlegend=False)
-    return figure
+        figure.add_traces([heat, _share_points(go, search, shares[:, 0], shares[:, 1])])
+        figure.update_xaxes(title_text=f"share of {names[0]}", range=[0, 1])
+        figure.update_yaxes(title_text=f"share of {names[1]}", range=[0, 1])
+        figure.update_layout(height=400, hovermode="closest", showlegend=False)
+        maps[name] = figure
+    return maps
 
 
 def _share_points(go: Any, search: Search, x: Floats, y: Floats | None) -> Any:
