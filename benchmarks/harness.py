@@ -17,17 +17,27 @@ class Result:
     ok: bool
 
 
-def seconds(work: Callable[[], object]) -> float:
+def seconds(work: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
     """How long one call takes."""
-    start = time.perf_counter()
+    start = clock()
     work()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def median_ratio(slow: Callable[[], object], fast: Callable[[], object], repeats: int = 7) -> float:
     """Median over interleaved pairs of time(slow) / time(fast), after one warm-up of each."""
     slow(), fast()
     return statistics.median(seconds(slow) / seconds(fast) for _ in range(repeats))
+
+
+def ratio_result(
+    name: str, slow: Callable[[], object], fast: Callable[[], object], goal: float
+) -> Result:
+    """The median and range of three ratios of CPU time, which other load does not change."""
+    ratios = [seconds(slow, time.process_time) / seconds(fast, time.process_time) for _ in range(3)]
+    spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
+    value = statistics.median(ratios)
+    return Result(f"{name} ({spread})", value, "x", f">= {goal}", value >= goal)
 
 
 def microseconds(work: Callable[[], object], calls: int, repeats: int = 7) -> float:
