@@ -111,6 +111,8 @@ def broken(draw: st.DrawFn, values: Any) -> Any:
 RAW = {
     "deep list": "[" * 3000 + "]" * 3000,
     "deep mapping": '{"a":' * 3000 + "1" + "}" * 3000,
+    "nested to the limit": "[" * 940 + "]" * 940,
+    "nested": "[" * 600 + "]" * 600,
     "huge integer": "9" * 400,
     "integer of many digits": "7" * 5000,
     "large integer": str(2**70),
