@@ -1,0 +1,88 @@
+"""A policy as the environment mix of prime-rl, or of any trainer that reports groups."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from taskmix.errors import UserError, unknown
+from taskmix.mixing import Decisions
+
+__all__ = ["EnvironmentMix"]
+
+#: Of the standard deviation, as in GRPO: keeps the advantages of equal rewards finite.
+_EPSILON = 1e-4
+
+
+class EnvironmentMix(Decisions):
+    """Picks the environment of each group of completions, and learns from its rewards.
+
+    It has the methods of prime-rl's environment mix, `pick`, and of its samplers, `observe`,
+    `state_dict` and `load_state_dict` and `metrics`. Groups may be reported late and in any order:
+    a report settles the oldest open draw of its environment. A draw whose group is never reported,
+    because it was cancelled, has to be given up with `drop`.
+
+    Args:
+        policy, options: see `taskmix.mixing.Decisions`.
+
+    >>> import taskmix
+    >>> mix = EnvironmentMix(taskmix.SEC(["math", "code"]), seed=1)
+    >>> name = mix.pick()
+    >>> mix.observe(name, rewards=[1.0, 0.0, 0.0, 1.0], tokens=[12, 7, 9, 10])
+    >>> mix.metrics()[f"share/{name}"]
+    1.0
+    """
+
+    def pick(self) -> str:
+        """Return the environment of the next group."""
+        return self.ask().task
+
+    def observe(
+        self,
+        environment: str,
+        rewards: Sequence[float],
+        advantages: Sequence[float] | None = None,
+        tokens: Sequence[int] | None = None,
+    ) -> None:
+        """Report the completions of a group.
+
+        Args:
+            environment: its name.
+            rewards: of the completions.
+            advantages: of the completions; rewards normalised by mean and standard deviation if
+                None.
+            tokens: the length of each completion, if known.
+        """
+        values = np.asarray(rewards, dtype=np.float64)
+        if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
+            raise UserError(
+                f"rewards of {environment}: expected finite numbers, one for each completion, "
+                f"found {rewards!r}"
+            )
+        spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+        if advantages is None:
+            advantages = ((values - values.mean()) / (spread + _EPSILON)).tolist()
+        self.settle(
+            self._oldest(environment),
+            examples=len(values),
+            tokens=None if tokens is None else int(sum(tokens)),
+            reward=float(values.mean()),
+            spread=spread,
+            mute=float(np.ptp(values) == 0),
+            advantage=float(np.abs(advantages).mean()),
+        )
+
+    def drop(self, environment: str) -> None:
+        """Give up the oldest open draw of an environment."""
+        del self.open[self._oldest(environment)]
+
+    def metrics(self) -> dict[str, float]:
+        """Return the share of each environment in the completions so far."""
+        return {f"share/{name}": share for name, share in self.shares().items()}
+
+    def _oldest(self, environment: str) -> int:
+        if environment not in self.policy.tasks:
+            raise unknown("environment", environment, self.policy.tasks, "a group")
+        for number, draw in self.open.items():
+            if draw.task == environment:
+                return number
+        raise UserError(f"a group of {environment}: expected one that was picked, found none open")

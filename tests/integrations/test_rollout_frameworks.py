@@ -1,0 +1,205 @@
+"""prime-rl and verl: against our own copies of their interfaces, as they do not install here."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sized
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import Sampler
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+import taskmix
+from taskmix.errors import UserError
+from taskmix.integrations.prime_rl import EnvironmentMix
+from taskmix.integrations.verl import MixtureSampler
+from taskmix.journal import Step, read
+
+NAMES = ["math", "code"]
+
+
+class EnvMixStrategy(ABC):
+    """The interface of prime-rl that says which environment is next."""
+
+    @abstractmethod
+    def pick(self) -> str: ...
+
+
+class CurriculumSampler(ABC):
+    """The interface of verl, whose `update` is called with the rows of a step."""
+
+    @abstractmethod
+    def __init__(self, data_source: Sized, data_config: Any) -> None: ...
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[int]: ...
+
+    @abstractmethod
+    def update(self, batch: Any) -> None: ...
+
+
+def implements(cls: type, interface: type) -> bool:
+    return all(callable(getattr(cls, name, None)) for name in interface.__abstractmethods__)  # type: ignore[attr-defined]
+
+
+def test_both_interfaces_are_implemented() -> None:
+    assert implements(EnvironmentMix, EnvMixStrategy)
+    assert implements(MixtureSampler, CurriculumSampler)
+    assert issubclass(MixtureSampler, Sampler)
+
+
+def mix(folder: Path, **options: Any) -> EnvironmentMix:
+    return EnvironmentMix(taskmix.SEC(NAMES), seed=3, journal=folder / "journal.jsonl", **options)
+
+
+def rewards_of(name: str, round_: int) -> list[float]:
+    return [float((round_ + i) % 3 == 0) for i in range(4)] if name == "math" else [1.0] * 4
+
+
+def rounds(of: EnvironmentMix, first: int, last: int) -> list[str]:
+    """Three groups are always under way; reports come in the order of the environments' names."""
+    picked = []
+    for round_ in range(first, last):
+        names = [of.pick() for _ in range(3)]
+        picked += names
+        for name in sorted(names):
+            of.observe(name, rewards_of(name, round_), tokens=[5, 6, 7, 8])
+    return picked
+
+
+def test_a_mix_is_resumed_exactly(tmp_path: Path) -> None:
+    whole = mix(tmp_path / "whole")
+    expected = rounds(whole, 0, 20)
+    parts = mix(tmp_path / "parts")
+    picked = rounds(parts, 0, 8)
+    state = json.loads(json.dumps(parts.state_dict()))
+    rounds(parts, 8, 11)  # lost
+    again = mix(tmp_path / "parts")
+    again.load_state_dict(state)
+    assert picked + rounds(again, 8, 20) == expected
+    journals = [(tmp_path / name / "journal.jsonl").read_bytes() for name in ("whole", "parts")]
+    assert journals[0] == journals[1]
+    assert again.metrics()["share/math"] > 0.6  # code is always solved
+
+
+def test_the_signals_of_a_group(tmp_path: Path) -> None:
+    of = mix(tmp_path)
+    name = of.pick()
+    of.observe(name, [1.0, 0.0, 0.0, 0.0], tokens=[1, 2, 3, 4])
+    [step] = [each for each in read(tmp_path / "journal.jsonl") if isinstance(each, Step)]
+    assert (step.task, step.reward, step.spread, step.mute) == (name, 0.25, 0.5, 0.0)
+    assert (step.tokens, step.examples) == (10, 4)
+    assert step.advantage == pytest.approx((0.75 + 3 * 0.25) / 0.5 / 4, rel=1e-3)
+
+
+def test_mistakes_in_reports_are_one_sentence(tmp_path: Path) -> None:
+    of = mix(tmp_path)
+    name = of.pick()
+    other = next(each for each in NAMES if each != name)
+    with pytest.raises(UserError, match="expected one that was picked, found none open"):
+        of.observe(other, [1.0])
+    with pytest.raises(UserError, match="unknown environment"):
+        of.observe("maths", [1.0])
+    for rewards in ([], [float("nan")], [[1.0]]):
+        with pytest.raises(UserError, match=f"rewards of {name}: expected finite numbers"):
+            of.observe(name, rewards)  # type: ignore[arg-type]
+    of.drop(name)
+    assert not of.open
+
+
+@dataclass
+class Rows:
+    """The part of verl's data set that is used."""
+
+    dataframe: dict[str, list[str]]
+
+    def __len__(self) -> int:
+        return len(self.dataframe["data_source"])
+
+
+@dataclass
+class Proto:
+    """The part of verl's DataProto that is used."""
+
+    batch: dict[str, torch.Tensor]
+    non_tensor_batch: dict[str, np.ndarray[Any, Any]]
+
+
+ROWS = Rows({"data_source": ["math"] * 12 + ["code"] * 20})
+
+
+def sampler(policy: Any = "sec", **options: Any) -> MixtureSampler:
+    return MixtureSampler(ROWS, {"seed": 5, "sampler": {"policy": policy, **options}})
+
+
+def step_of(indices: list[int], number: int) -> Proto:
+    """Return a step of verl: two completions of each prompt, the rewards at the last token."""
+    sources = [ROWS.dataframe["data_source"][index] for index in indices for _ in range(2)]
+    mask = torch.tensor([[1, 1, row % 2] for row in range(len(sources))])
+    rewards = torch.tensor([row % 2 if name == "math" else 1 for row, name in enumerate(sources)])
+    scores = torch.zeros(mask.shape)
+    scores[:, 1] = rewards.float()
+    advantages = torch.tensor(
+        [[0.7 if name == "math" else 0.0] * 3 for name in sources], dtype=torch.float32
+    )
+    uids = [f"{number}-{row // 2}" for row in range(len(sources))]
+    return Proto(
+        {"response_mask": mask, "token_level_scores": scores, "advantages": advantages},
+        {"uid": np.array(uids), "data_source": np.array(sources)},
+    )
+
+
+def steps(of: MixtureSampler, count: int) -> list[int]:
+    drawn, rows = [], iter(of)
+    for number in range(count):
+        batch = [next(rows) for _ in range(4)]
+        drawn += batch
+        of.update(step_of(batch, number))
+    return drawn
+
+
+def test_a_sampler_of_verl_draws_rows_of_the_environments_and_learns() -> None:
+    of = sampler({"name": "sec", "temperature": 0.1})
+    assert len(of) == 32 == len(list(zip(range(99), sampler(), strict=False)))
+    drawn = steps(of, 8)
+    assert set(drawn) <= set(range(32))
+    assert of.mix.policy.probabilities()[of.mix.policy.tasks.index("math")] > 0.9
+    first = [index for index in drawn if index < 12][:12]
+    assert len(set(first)) == len(first)  # no prompt comes twice in an epoch of its environment
+    assert not of.mix.open
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning")
+def test_a_sampler_of_verl_is_resumed_exactly_by_its_loader() -> None:
+    def loader(of: MixtureSampler) -> StatefulDataLoader[int]:
+        return StatefulDataLoader(range(32), batch_size=4, sampler=of)  # type: ignore[arg-type]
+
+    def train(of: MixtureSampler, loaded: Any, until: int) -> list[list[int]]:
+        drawn = []
+        for number, batch in enumerate(loaded):
+            drawn.append(batch.tolist())
+            of.update(step_of(batch.tolist(), number))
+            if number + 1 == until:
+                break
+        return drawn
+
+    whole, parts, again = sampler(), sampler(), sampler()
+    expected = train(whole, loader(whole), 99)
+    assert len(expected) == 8
+    first = loader(parts)
+    drawn = train(parts, first, 3)
+    state = json.loads(json.dumps(first.state_dict()))
+    second = loader(again)
+    second.load_state_dict(state)
+    assert drawn + train(again, second, 99) == expected
+
+
+def test_a_mistake_in_the_configuration_is_one_sentence() -> None:
+    with pytest.raises(UserError, match="temprature"):
+        sampler({"name": "sec", "temprature": 0.1})
+    with pytest.raises(UserError, match="temperature: expected a number above 0"):
+        sampler({"name": "sec", "temperature": -1.0})
