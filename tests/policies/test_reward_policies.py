@@ -102,17 +102,16 @@ def test_dump_returns_to_an_environment_that_it_left():
 
 @settings(derandomize=True, deadline=None, max_examples=25)
 @given(histories)
-def test_climb_counts_rises_above_the_running_mean(history):
-    a, b, means = [1.0] * 3, [1.0] * 3, [None] * 3
+def test_climb_counts_rises_above_the_previous_reward(history):
+    a, b, latest = [1.0] * 3, [1.0] * 3, [None] * 3
     for arm, reward in history:
-        if means[arm] is None:
-            means[arm] = reward
+        before, latest[arm] = latest[arm], reward
+        if before is None:
             continue
         for beliefs in (a, b):
             for k in range(3):
                 beliefs[k] = 0.9 * beliefs[k] + 0.1
-        (a if reward > means[arm] else b)[arm] += 1
-        means[arm] = means[arm] + 0.3 * (reward - means[arm])
+        (a if reward > before else b)[arm] += 1
     policy = Climb(TASKS, decay=0.1, epsilon=0.1)
     shares = told(policy, history, "reward")
     # The chance to have the largest sample, by 20,000 samples: an error beyond 0.02 is over five
@@ -156,6 +155,12 @@ def test_worth_of_rewards_draws_an_environment_less_that_has_stopped_rising():
         reward = 0.2 + 0.005 * (drawn if draw.task == "rising" else min(3 * drawn, 60))
         policy.tell(Outcome(draw, reward=reward))
     assert policy.probabilities()[0] > 0.8
+
+
+def test_climb_leaves_an_environment_that_has_just_been_solved():
+    policy = Climb(TASKS, decay=0.0)
+    shares = told(policy, [(0, 0.5), *[(0, 1.0)] * 20, (1, 0.5), (2, 0.5)], "reward")
+    assert shares[0] < 0.1
 
 
 def test_each_of_them_asks_for_the_rewards():

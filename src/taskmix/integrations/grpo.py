@@ -12,9 +12,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from trl.trainer.grpo_trainer import GRPOTrainer
-from trl.trainer.utils import get_callable_name, is_async_callable, nanstd
+from trl.trainer.utils import get_callable_name, is_async_callable
 
 from taskmix.errors import UserError, unknown
+from taskmix.integrations.rollouts import signals_of
 from taskmix.integrations.transformers import MixtureMixin
 from taskmix.mixing import Item, ItemOrder, Key, Mixed, Mixer
 from taskmix.policies import Policy, Rewards
@@ -241,26 +242,22 @@ class MixtureGRPOMixin(MixtureMixin):
 
     def _settle_rollout(self, numbers: Tensor, tokens: Tensor, absolute: Tensor) -> None:
         """Settle the draws of a generation batch; each array has a value for each completion."""
-        size = self.num_generations
-        groups = self._rewards.view(-1, size)
-        spreads = nanstd(groups, dim=1).nan_to_num(0.0)
-        mute = torch.isclose(spreads, torch.zeros_like(spreads)).double()
-        for number in numbers.unique().tolist():
-            chosen, in_groups = numbers == number, numbers[::size] == number
+        arrays = (self._rewards, absolute, tokens)
+        columns = [array.tolist() for array in arrays]  # Python is faster than torch with so few
+        places: dict[int, list[int]] = {}
+        for place, number in enumerate(numbers.tolist()):
+            places.setdefault(number, []).append(place)
+        for number, chosen in places.items():
             task = self.mixer.opened(number).task
-            if self._rewards[chosen].isnan().all():
+            rewards, advantages, lengths = ([column[i] for i in chosen] for column in columns)
+            if all(map(math.isnan, rewards)):
                 raise UserError(
                     f"reward_funcs, environment {task}: expected a number for each completion, "
-                    f"found None for all {int(chosen.sum())} of draw {number}"
+                    f"found None for all {len(chosen)} of draw {number}"
                 )
-            measured = {
-                "reward": self._rewards[chosen].nanmean().item(),
-                "spread": spreads[in_groups].mean().item(),
-                "mute": mute[in_groups].mean().item(),
-                "advantage": absolute[chosen].mean().item(),
-                "tokens": int(tokens[chosen].sum()),
-            }
-            self.mixer.settle(number, examples=int(chosen.sum()), **measured)
+            measured = signals_of(rewards, advantages, self.num_generations)
+            measured["tokens"] = sum(lengths)
+            self.mixer.settle(number, examples=len(chosen), **measured)
             self._rollouts.setdefault(task, []).append(measured)
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:

@@ -1,10 +1,11 @@
 """A policy as the environment mix of prime-rl, or of any trainer that reports groups."""
 
+import math
 from collections.abc import Sequence
-
-import numpy as np
+from typing import Any
 
 from taskmix.errors import UserError, unknown
+from taskmix.integrations.rollouts import signals_of
 from taskmix.mixing import Decisions
 
 __all__ = ["EnvironmentMix"]
@@ -52,24 +53,18 @@ class EnvironmentMix(Decisions):
                 None.
             tokens: the length of each completion, if known.
         """
-        values = np.asarray(rewards, dtype=np.float64)
-        if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
+        values = [float(reward) for reward in rewards]
+        if not values or not all(map(math.isfinite, values)):
             raise UserError(
                 f"rewards of {environment}: expected finite numbers, one for each completion, "
                 f"found {rewards!r}"
             )
-        spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+        measured = signals_of(values, [0.0] if advantages is None else advantages, len(values))
         if advantages is None:
-            advantages = ((values - values.mean()) / (spread + _EPSILON)).tolist()
-        self.settle(
-            self._oldest(environment),
-            examples=len(values),
-            tokens=None if tokens is None else int(sum(tokens)),
-            reward=float(values.mean()),
-            spread=spread,
-            mute=float(np.ptp(values) == 0),
-            advantage=float(np.abs(advantages).mean()),
-        )
+            mean, scale = measured["reward"], measured["spread"] + _EPSILON
+            measured["advantage"] = sum(abs(value - mean) for value in values) / len(values) / scale
+        counted = {"examples": len(values), "tokens": None if tokens is None else sum(tokens)}
+        self.settle(self._oldest(environment), **dict[str, Any](measured, **counted))
 
     def drop(self, environment: str) -> None:
         """Give up the oldest open draw of an environment."""

@@ -16,18 +16,16 @@ class Climb(StoredPolicy):
 
     Thompson sampling with Beta arms as in Guo, Pasunuru and Bansal (2019, Algorithm 1), where the
     success s of a draw is an improvement of the environment's own reward: s = 1 if its mean reward
-    is above the running mean m_k of the environment, m_k ← m_k + α (r - m_k), else 0. Then
+    is above that of the environment's previous outcome, else 0. Then
 
         (a, b) ← (1 - γ) (a, b) + γ (1, 1)  for all;  (a, b) ← (a + s, b + 1 - s)  for k.
 
     A reward that stays the same is no improvement, so environments that are solved or too hard
-    fail every time. On a noisy plateau, every second draw is a success by chance. An environment's
-    first outcome only sets its mean. Each draw takes the environment with the largest sample of
+    fail every time. On a noisy plateau, every second draw is a success by chance. Each draw takes the environment with the largest sample of
     Beta(a_k, b_k), mixed with a fraction ε of uniform draws.
 
     Args:
         tasks: the names of the environments.
-        rate: α.
         decay: γ; the posterior remembers about 1/γ outcomes of all environments together.
         epsilon: ε.
 
@@ -42,27 +40,25 @@ class Climb(StoredPolicy):
 
     name = "climb"
     needs = frozenset({Rewards()})
-    _saved = ("_beliefs", "_means", "_seen", "_told")
+    _saved = ("_beliefs", "_latest", "_seen", "_told")
 
     def __init__(
         self,
         tasks: Sequence[str],
-        rate: float = 0.3,
         decay: float = 0.02,
         epsilon: float = 0.05,
     ) -> None:
         super().__init__(tasks)
-        if not 0 < rate <= 1 or not 0 < epsilon <= 1 or not 0 <= decay < 1:
+        if not 0 < epsilon <= 1 or not 0 <= decay < 1:
             raise ValueError(
-                "rate, epsilon, decay: expected numbers above 0 and up to 1, and a decay from 0 to "
-                f"below 1, found {rate}, {epsilon}, {decay}"
+                "epsilon, decay: expected 0 < epsilon <= 1 and 0 <= decay < 1, "
+                f"found {epsilon}, {decay}"
             )
-        self._rate = rate
         self._decay = decay
         self._epsilon = epsilon
         self._told = ToldDraws()
         self._beliefs = np.ones((2, len(self.tasks)))  # rows a and b
-        self._means = np.zeros(len(self.tasks))
+        self._latest = np.zeros(len(self.tasks))
         self._seen = np.zeros(len(self.tasks), dtype=np.bool_)
         self._share()
 
@@ -73,11 +69,9 @@ class Climb(StoredPolicy):
         if self._seen[k]:
             self._beliefs *= 1 - self._decay
             self._beliefs += self._decay
-            self._beliefs[0 if reward > self._means[k] else 1, k] += 1
-            self._means[k] += self._rate * (reward - self._means[k])
+            self._beliefs[0 if reward > self._latest[k] else 1, k] += 1
             self._share()
-        else:
-            self._seen[k], self._means[k] = True, reward
+        self._seen[k], self._latest[k] = True, reward
 
     def _share(self) -> None:
         # The sample itself is never drawn: a draw from the chances of each arm to be the largest is

@@ -1,0 +1,37 @@
+"""The signals of rollouts, from the rewards of their completions."""
+
+import math
+from collections.abc import Sequence
+
+
+def signals_of(
+    rewards: Sequence[float], advantages: Sequence[float], group: int
+) -> dict[str, float]:
+    """Return the measurements of `taskmix.Rewards`.
+
+    Args:
+        rewards: of the completions of a draw, those of each prompt together; NaN without a reward.
+        advantages: of the same completions.
+        group: the completions of each prompt.
+
+    >>> signals_of([1.0, 0.0, 1.0, 1.0], [0.7, -0.7, 0.0, 0.0], group=2)
+    {'reward': 0.75, 'spread': 0.3535533905932738, 'mute': 0.5, 'advantage': 0.35}
+    """
+    starts = range(0, len(rewards), group)
+    groups = [[r for r in rewards[i : i + group] if not math.isnan(r)] for i in starts]
+    scored = [reward for members in groups for reward in members]
+    return {
+        "reward": sum(scored) / len(scored),
+        "spread": sum(map(_deviation, groups)) / len(groups),
+        "mute": sum(not members or max(members) == min(members) for members in groups)
+        / len(groups),
+        "advantage": sum(map(abs, advantages)) / len(advantages),
+    }
+
+
+def _deviation(values: Sequence[float]) -> float:
+    """Return the unbiased standard deviation, 0 for fewer than two values."""
+    if len(values) < 2:
+        return 0.0
+    mean = sum(values) / len(values)
+    return math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
