@@ -21,8 +21,9 @@ class Climb(StoredPolicy):
         (a, b) ← (1 - γ) (a, b) + γ (1, 1)  for all;  (a, b) ← (a + s, b + 1 - s)  for k.
 
     A reward that stays the same is no improvement, so environments that are solved or too hard
-    fail every time. On a noisy plateau, every second draw is a success by chance. Each draw takes the environment with the largest sample of
-    Beta(a_k, b_k), mixed with a fraction ε of uniform draws.
+    fail every time. On a noisy plateau, every second draw is a success by chance. Each draw takes
+    the environment with the largest sample of Beta(a_k, b_k), mixed with a fraction ε of uniform
+    draws.
 
     Args:
         tasks: the names of the environments.
