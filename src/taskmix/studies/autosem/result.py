@@ -28,7 +28,7 @@ class AutosemResult:
 
     Args:
         primary: the task that the others were to help.
-        selection: the candidates that help.
+        selection: the candidates that stage 1 selected.
         search: the ratios that were tried.
         runs: the final trainings, with the best ratio and with the primary alone.
         loss: whether the objective is the primary's loss, not its score.
