@@ -40,10 +40,10 @@ class Job:
 def contestant_config(config: RunConfig, spec: ContestantSpec) -> RunConfig:
     """Return the configuration of a contestant; its decider has the contestant's name.
 
-    >>> config = RunConfig(tasks=["a", "b"])
+    >>> config = RunConfig(tasks=["a", "b"], policy="random")
     >>> other = contestant_config(config, {"as": "slow", "optimizer": {"lr": 1e-6}})
     >>> other.optimizer.lr, other.policy
-    (1e-06, {'name': 'worth', 'as': 'slow'})
+    (1e-06, {'name': 'random', 'as': 'slow'})
     """
     if spec == ALONE:
         return decided_by(config, _ALONE, Path(), "compare")
