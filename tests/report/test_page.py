@@ -352,6 +352,74 @@ def test_a_comparison_says_when_runs_are_not_finished(make_run, short):
     assert page.rows[0] == ["task", "a"]
 
 
+def test_a_run_for_a_loss_says_its_loss_and_shows_no_scores(make_run, short):
+    config = "objective: {tasks: [hard], measure: loss}\n"
+    folder = make_run(
+        *short, config=config, scores=scores().replace('"step"', '"objective": -0.75, "step"')
+    )
+    page = Page(write_run_report(folder))
+    assert "reached a dev loss of 0.750 on hard" in verdict(page)
+    assert "Dev scores" not in headings(page)
+    assert "score (mean over tasks)" not in page.texts
+    assert page.rows[-1][:2] == ["objective, loss", "0.750"]
+
+
+def test_a_run_of_another_training_loop_is_not_called_unfinished(make_run, short):
+    """Its journal does not say how long it is to be."""
+    folder = make_run(*short[:2])
+    path = folder / "journal.jsonl"
+    path.write_text(path.read_text().replace('"steps":4,"rounds":4,', ""))
+    page = Page(write_run_report(folder))
+    assert verdict(page) == "fixed draws iid drew 1 batches; the journal has no scores."
+    folder = make_run(*short, name="scored")
+    path = folder / "journal.jsonl"
+    path.write_text(path.read_text().replace('"steps":4,"rounds":4,', ""))
+    assert "not finished" not in verdict(Page(write_run_report(folder)))
+
+
+def test_the_verdict_of_a_run_names_tasks_that_are_not_above_their_baseline(make_run, short):
+    page = Page(write_run_report(make_run(*short, scores=scores(baseline=0.5))))
+    assert "Not above the majority-class baseline: hard." in verdict(page)
+    page = Page(write_run_report(make_run(*short, name="good", scores=scores(baseline=0.1))))
+    assert "Every task is above its majority-class baseline." in verdict(page)
+
+
+def test_from_five_tasks_on_the_scores_are_described(make_run):
+    tasks = [f"task {k}" for k in range(5)]
+    runs = {
+        name: [
+            make_run(
+                name=f"{name}{seed}",
+                seed=seed,
+                tasks=tasks,
+                scores=json.dumps(
+                    {
+                        "step": 1,
+                        "score": 0.5,
+                        "tasks": {
+                            task: {
+                                "score": above + 0.1 * k,
+                                "metrics": {},
+                                "loss": 1.0,
+                                "examples": 9,
+                            }
+                            for k, task in enumerate(tasks)
+                        },
+                        "forward": 1,
+                        "backward": 1,
+                    }
+                ),
+            )
+            for seed in (1, 2)
+        ]
+        for name, above in (("a", 0.1), ("b", 0.2))
+    }
+    page = Page(write_comparison_report(runs, runs["a"][0].parent, "Five"))
+    described = [row for row in page.rows if row[0] in ("a", "b") and len(row) == 3]
+    assert described[0][1] == "30.0 (30.0 to 30.0)"
+    assert described[1][1:] == ["40.0 (40.0 to 40.0)", "100% (100% to 100%)"]
+
+
 def test_a_comparison_needs_runs_of_the_same_tasks(make_run, short):
     runs = {"a": [make_run(*short, name="a")], "b": [make_run(name="b", tasks=["other"])]}
     with pytest.raises(UserError, match=r"b: expected the tasks .*found \['other'\]"):

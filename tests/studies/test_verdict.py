@@ -97,6 +97,11 @@ def test_of_several_contestants_that_noise_explains_the_best_one_is_described() 
     assert verdict(close, "a").sentence.startswith("a, b and c are practically the same")
 
 
+def test_one_more_seed_is_one() -> None:
+    close = Difference(0.004, 4, -0.001, 0.009, 0.2, deviation=0.003)
+    assert verdict({"b": close}, "a").sentence.endswith("run 1 more seed.")
+
+
 def test_losses_are_in_nats_and_lower_is_better() -> None:
     made = verdict({"b": Difference(0.12, 4, 0.1, 0.14, 0.001)}, "a", LOSSES)
     assert made.sentence == (

@@ -110,7 +110,9 @@ def _open(name: str, baseline: str, differences: Mapping[str, Difference], unit:
         )
     of = "" if len(differences) == 1 else f" for the best contestant, {name},"
     more = more_seeds(best, len(differences))
-    run = f"run {more} more seeds" if more else f"more than {MAX_MORE_SEEDS} more seeds are needed"
+    run = f"more than {MAX_MORE_SEEDS} more seeds are needed"
+    if more is not None:
+        run = f"run {more} more seed{'' if more == 1 else 's'}"
     return (
         f"No difference to {baseline} beyond noise: the 95% interval{of} reaches from "
         f"{unit.difference(best.low)} to {unit.difference(best.high)} ({best.seeds} seeds, p "
