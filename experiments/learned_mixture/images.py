@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from experiments.auxiliaries import accuracy, cross_entropy
-from taskmix.policies import BatchScore, Random
 from taskmix.rng import seed_for, stream
 from taskmix.tasks.batches import Batch
 from taskmix.tasks.catalogue.multimnist import read_idx
@@ -68,13 +67,6 @@ def _examples(
             answers = rng.integers(CLASSES[name], size=len(part))
     flat = torch.from_numpy(inputs.reshape(len(part), PIXELS).copy()).float()
     return TensorDataset(flat, torch.from_numpy(answers))
-
-
-class ScoredBatches(Random):
-    """Uniform sampling that asks for the score of every batch."""
-
-    name = "scored_batches"
-    needs = frozenset({BatchScore()})
 
 
 class ImageNetwork(nn.Module):

@@ -121,8 +121,7 @@ def run_free(outcomes: Outcomes, suite: str, seed: int, runs: Path, sets: Sequen
     name = f"{FREE}-{suite}-{seed}"
     if name in outcomes:
         return
-    policy = "experiments.learned_mixture.images:ScoredBatches"
-    config = configuration(suite, [*sets, f"seed={seed}", f"policy={policy}", f"name={name}"])
+    config = configuration(suite, [*sets, f"seed={seed}", f"name={name}", "evaluate.batches=true"])
     tasks = SUITES[suite]
     run(
         config,

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from taskmix.config import RunConfig, build_decider
 from taskmix.journal import Evaluation, Opening, Shares, Step, read
-from taskmix.policies import BatchScore, DevScore, Draw, Gain, Outcome, Policy, Signal
+from taskmix.policies import DevScore, Draw, Gain, Outcome, Policy
 from taskmix.rng import seed_for, stream
 from taskmix.run_info import RunInfo
 from taskmix.schedule import rate_factor
@@ -118,20 +118,16 @@ def test_the_gain_is_the_fall_of_the_loss_under_the_same_dropout(
         assert outcome.gain != pytest.approx(without, abs=1e-6)
 
 
-class Scoring(Loud):
-    name = "scoring"
-    needs = frozenset({BatchScore(), Gain()})
-
-    def due(self, draw: Draw) -> frozenset[Signal]:
-        return self.needs
-
-
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_the_batch_score_is_that_of_the_model_before_the_step_on_new_examples(
     accumulate: int, toy: Toy, driver_for: DriverFor
 ) -> None:
-    config = toy(model={"dropout": 0.0}, budget={"steps": 60, "batch": 5, "accumulate": accumulate})
-    policy = Scoring(["a", "b", "c"])
+    config = toy(
+        model={"dropout": 0.0},
+        budget={"steps": 60, "batch": 5, "accumulate": accumulate},
+        evaluate={"batches": True},
+    )
+    policy = Loud(["a", "b", "c"])
     driver = driver_for(config, policy)
     seen, examples = seen_batches(driver), dict.fromkeys("abc", 0)
     for _ in range(60):

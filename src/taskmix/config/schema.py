@@ -97,6 +97,8 @@ class Evaluate(Section):
         examples: maximum number of dev examples of each task, the same ones each time.
         patience: stop after this many evaluations without a better score; never if None.
         keep: the final model is the `best` evaluated one, or the `last`.
+        batches: write the score of each batch of a task's first epoch to the journal, from the
+            forward pass of the training; only a policy's run has them. See `BatchScore`.
     """
 
     every: int | None = Field(default=None, ge=1)
@@ -104,6 +106,7 @@ class Evaluate(Section):
     examples: int | None = Field(default=None, ge=1)
     patience: int | None = Field(default=None, ge=1)
     keep: Literal["best", "last"] = "best"
+    batches: bool = False
 
 
 class Checkpoint(Section):

@@ -10,7 +10,7 @@ from taskmix import rng as streams
 from taskmix.config import RunConfig
 from taskmix.journal import Journal
 from taskmix.mixing.decisions import Decisions
-from taskmix.policies import Policy
+from taskmix.policies import BatchScore, Policy
 from taskmix.training.driver import Driver
 from taskmix.training.engine import Engine, check_finite
 from taskmix.training.meters import Meters, StepTaken
@@ -28,6 +28,7 @@ class PolicyDriver(Driver):
         super().__init__(engine, decider, journal)
         self.decisions = Decisions(decider, seed=engine.config.seed, journal=journal)
         self._meters = Meters(engine)
+        self._always = [BatchScore()] if engine.config.evaluate.batches else []
 
     @classmethod
     def expected_examples(
@@ -49,7 +50,7 @@ class PolicyDriver(Driver):
         step = self.step + 1
         draw = self.decisions.ask()
         batch = self.engine.loader.next(draw.task)
-        self._meters.before(self.decisions.due(draw.number))
+        self._meters.before([*self._always, *self.decisions.due(draw.number)])
         result = self.engine.step(step, batch, {draw.task: 1.0})
         measured = self._meters.after(StepTaken(step, draw.task, batch, result))
         for name, value in measured.items():
