@@ -98,7 +98,7 @@ def test_of_several_contestants_that_noise_explains_the_best_one_is_described() 
 
 
 def test_one_more_seed_is_one() -> None:
-    close = Difference(0.004, 4, -0.001, 0.009, 0.2, deviation=0.003)
+    close = Difference(0.004, 4, -0.001, 0.009, 0.2, deviation=0.002)
     assert verdict({"b": close}, "a").sentence.endswith("run 1 more seed.")
 
 

@@ -78,7 +78,7 @@ def _over_baseline(result: Finished) -> list[str]:
         return []
     if not below:
         return ["Every task is above its majority-class baseline."]
-    listed = ", ".join(below[:3]) + (", ..." if len(below) > 3 else "")
+    listed = ", ".join(below[:3]) + (f" and {len(below) - 3} more" if len(below) > 3 else "")
     return [f"Not above the majority-class baseline: {listed}."]
 
 
