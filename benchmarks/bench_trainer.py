@@ -37,6 +37,7 @@ def _config(layers: int) -> RunConfig:
     return RunConfig(
         tasks=TASKS,
         model={"encoder": "minilm", "layers": layers},
+        policy={"name": "random"},  # draws tasks as the peer does: their lengths differ
         budget={"steps": 100_000, "batch": BATCH},
         optimizer={"lr": 1e-5},
         data=os.environ.get("TASKMIX_DATA"),
