@@ -259,7 +259,7 @@ class Bars(Watcher):
         self, step: int, scores: Mapping[str, "Scores"], score: float, best: bool
     ) -> None:
         words = evaluation_words(self._objective, scores, score, best)
-        line = f"{self._title}: {self._unit} {step}  {words}  {self._recent.line()}"
+        line = f"{self._title}: {self._unit} {step}  {words}"
         self._progress.console.print(line, highlight=False, markup=False)
 
 
