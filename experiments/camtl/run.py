@@ -107,7 +107,7 @@ class Study:
         rows = self.options.rows
         model: dict[str, Any] = {"encoder": "minilm", "max_length": 128}
         if parts:
-            model["conditional"] = {"parts": list(parts), "freeze": FROZEN}
+            model["conditional"] = {"parts": list(parts), "freeze": FROZEN, "embedding_start": 1.0}
         else:
             model["freeze"] = FROZEN
         return RunConfig(
@@ -116,7 +116,7 @@ class Study:
             model=model,
             policy="random",
             budget={"steps": steps, "batch": BATCH},
-            optimizer={"lr": 1e-4},
+            optimizer={"lr": 1e-4, "conditional_factor": 1},
             evaluate={"examples": self.options.examples, "every": max(1, steps // 4)},
             precision="bfloat16",
             seed=seed,

@@ -64,9 +64,9 @@ class Optimizer(Section):
         momentum: of `sgd`.
         lr: learning rate of the encoder.
         head_factor: multiplies the learning rate of the heads, which are initialised at random.
-        conditional_factor: multiplies that of the conditional modules and task embeddings. Their
-            effect on the encoder is a product of the two; a factor of 10 broke a training that
-            went well with 1.
+        conditional_factor: multiplies that of the conditional modules and task embeddings, whose
+            effect on the encoder is a product of the two. With `embedding_start: 1`, trainings
+            diverged at 10.
         weight_decay: not applied to biases and norms.
         warmup: share of the steps in which the rate rises from 0.
         clip: largest norm of the gradient; 0 for no clipping.
@@ -76,7 +76,7 @@ class Optimizer(Section):
     momentum: float = Field(default=0.9, ge=0, lt=1)
     lr: float = Field(default=5e-5, gt=0, allow_inf_nan=False)
     head_factor: float = Field(default=10.0, gt=0, allow_inf_nan=False)
-    conditional_factor: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    conditional_factor: float = Field(default=10.0, gt=0, allow_inf_nan=False)
     weight_decay: float = Field(default=0.01, ge=0, allow_inf_nan=False)
     warmup: float = Field(default=0.1, ge=0, le=1)
     clip: float = Field(default=1.0, ge=0, allow_inf_nan=False)

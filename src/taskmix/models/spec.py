@@ -74,8 +74,8 @@ class ConditionalSpec(Section):
         bottleneck_width: hidden units of a bottleneck; a third of the encoder's width if None.
         start: standard deviation of the generators' initial weights. 0 leaves the pretrained
             function unchanged; the paper's code has 0.02.
-        embedding_start: standard deviation of the task embeddings' initial values; the paper's code
-            has 0.02.
+        embedding_start: standard deviation of the task embeddings' initial values, as in the
+            paper's code. A study chose it with `optimizer.conditional_factor`: experiments/camtl.
     """
 
     parts: tuple[str, ...] = PARTS
@@ -88,7 +88,7 @@ class ConditionalSpec(Section):
     per_head: bool = False
     bottleneck_width: int | None = None
     start: float = 0.0
-    embedding_start: float = 1.0
+    embedding_start: float = 0.02
 
     @field_validator("parts")
     @classmethod

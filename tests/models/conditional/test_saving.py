@@ -85,6 +85,11 @@ def test_code_in_the_folder_does_not_run(folder):
     assert not ran.exists()
 
 
+def test_a_folder_of_version_0_2_0_has_rows_of_standard_deviation_1(folder):
+    changed(folder, "conditional.json", lambda about: about["conditional"].pop("embedding_start"))
+    assert ConditionalEncoder.from_pretrained(folder).spec.embedding_start == 1.0
+
+
 def changed(folder, name, change):
     path = folder / name
     about = json.loads(path.read_text())

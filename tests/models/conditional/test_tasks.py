@@ -52,6 +52,12 @@ def test_a_copied_task_starts_as_its_source_and_a_random_one_does_not(conditione
     assert not torch.allclose(random, older, atol=0.01)
 
 
+def test_rows_start_with_the_standard_deviation_of_the_spec(make):
+    one, small = (condition(make(), ["a"], rank=2, embedding_start=start) for start in (1.0, 0.02))
+    torch.testing.assert_close(small.task_embeddings.row("a"), 0.02 * one.task_embeddings.row("a"))
+    torch.testing.assert_close(small.add_task("b"), 0.02 * one.add_task("b"))
+
+
 def test_a_random_row_depends_on_the_name_and_the_seed(make):
     one, two = (condition(make(), ["a", "b"], rank=2, seed=5) for _ in range(2))
     late = condition(make(), ["a"], rank=2, seed=5)

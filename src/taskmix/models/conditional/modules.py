@@ -30,15 +30,17 @@ class TaskEmbeddings(nn.Module):
 
     So a new row can train while the old ones keep every bit, and a row is found by its name among
     saved weights when the tasks have changed. A row's initial values are normal with the standard
-    deviation `start` and depend on the seed and the task's name alone. (The paper's code starts at
-    0.02 and has one shared d x d matrix behind the rows; here a generator reads the row itself.)
+    deviation `start` and depend on the seed and the task's name alone. (The paper's code has one
+    shared d x d matrix behind the rows; here a generator reads the row itself.)
 
     >>> table = TaskEmbeddings(["cola", "rte"], width=4)
     >>> table(torch.tensor([1, 1, 0])).shape
     torch.Size([3, 4])
     """
 
-    def __init__(self, tasks: Sequence[str], width: int, seed: int = 0, start: float = 1.0) -> None:
+    def __init__(
+        self, tasks: Sequence[str], width: int, seed: int = 0, start: float = 0.02
+    ) -> None:
         super().__init__()
         if not tasks or len(set(tasks)) < len(tasks):
             raise UserError(f"tasks: expected at least one name, each once, found {list(tasks)}")
@@ -120,8 +122,8 @@ class Film(nn.Module):
     code: zero weights change nothing. The last weights start at zero and those before them do not,
     so that the first step moves the last and the second step the rest.
 
-    Task embeddings have entries of variance 1. A generator of low rank multiplies them by random
-    rows of length 1, a full one by 1/√width, so that both learn at about the same pace.
+    A generator of low rank multiplies task embeddings by random rows of length 1, a full one by
+    1/√width, so that both learn at about the same pace.
     """
 
     def __init__(self, width: int, outputs: int, rank: Rank, start: float = 0.0) -> None:

@@ -38,6 +38,7 @@ def save(conditioned: ConditionalEncoder, folder: Path) -> None:
 def load(folder: Path) -> ConditionalEncoder:
     """Load an encoder in evaluation mode, frozen as its spec says."""
     tasks, options = _about(folder)
+    options = {"embedding_start": 1.0} | options  # of version 0.2.0, for rows of new tasks
     conditioned = build(_encoder(folder), tasks, checked(options, str(folder / ABOUT)))
     weights = _tensors(folder / WEIGHTS)
     expected = _added(conditioned)
