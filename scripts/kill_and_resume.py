@@ -38,7 +38,7 @@ import torch
 from taskmix.config import RunConfig
 from taskmix.errors import RunInterruptedError, StoppedError
 from taskmix.journal import Journal, read, without_times
-from taskmix.policies import POLICIES
+from taskmix.policies import POLICIES, Rewards
 from taskmix.records import UnitRecord
 from taskmix.search import GPHedgeSampler  # noqa: F401 (as above)
 from taskmix.selection import SELECTORS
@@ -72,7 +72,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "doge": {"every": 2, "examples": 20},
 }
 FAMILIES = {"policy": POLICIES, "selection": SELECTORS, "weighting": WEIGHTINGS}
-DECIDERS = {cls.name: key for key, classes in FAMILIES.items() for cls in classes}
+DECIDERS = {
+    cls.name: key
+    for key, classes in FAMILIES.items()
+    for cls in classes
+    if Rewards() not in getattr(cls, "needs", ())  # of reinforcement learning, which runs elsewhere
+}
 CHANGED = "change_of_tasks"
 """A run of Exp3.S whose tasks change after its tenth step."""
 STUDIES = ("compare", "autosem")
