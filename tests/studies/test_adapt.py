@@ -197,7 +197,7 @@ def test_mistakes_are_one_sentence(before: Path, place: Path, tmp_path: Path) ->
         adapt(before, new, out, fraction=0.5, cache=place)
     with pytest.raises(UserError, match="task 'two': expected a new name"):
         adapt(before, entry(place, "two"), out, cache=place)
-    with pytest.raises(UserError, match="expected a finished run"):
+    with pytest.raises(UserError, match="expected the folder of a finished run"):
         adapt(tmp_path, new, out, cache=place)
     assert not out.exists()
 

@@ -122,7 +122,13 @@ def text_config(name: str, folder: Path) -> RunConfig:
             "ranks": {"shard": name in SHARDED},
             # Not Adam: some biases of attention have no gradient but for rounding, and Adam would
             # blow that up to steps of full length.
-            "optimizer": {"name": "sgd", "lr": 0.05, "head_factor": 1, "momentum": 0},
+            "optimizer": {
+                "name": "sgd",
+                "lr": 0.05,
+                "head_factor": 1,
+                "conditional_factor": 1,
+                "momentum": 0,
+            },
             "evaluate": {"every": 25, "batch": 6},
             **decider,
         }
