@@ -25,7 +25,7 @@ from taskmix.errors import TaskmixError, UserError
 from taskmix.journal import read
 from taskmix.models import encoders
 from taskmix.models.spec import ModelSpec
-from taskmix.policies import POLICIES, Random
+from taskmix.policies import POLICIES, Random, Rewards
 from taskmix.records import UnitRecord
 from taskmix.rng import stream
 from taskmix.selection import SELECTORS
@@ -52,7 +52,11 @@ SPECS: dict[str, dict[str, Any]] = {
     "active": {"every": 3, "passes": 2, "score": "batch_bald"},
 }
 DECIDERS = (
-    {cls.name: {"policy": {"name": cls.name, **SPECS.get(cls.name, {})}} for cls in POLICIES}
+    {
+        cls.name: {"policy": {"name": cls.name, **SPECS.get(cls.name, {})}}
+        for cls in POLICIES
+        if Rewards() not in getattr(cls, "needs", ())  # of reinforcement learning
+    }
     | {cls.name: {"selection": {"name": cls.name}} for cls in SELECTORS}
     | {cls.name: {"weighting": {"name": cls.name, "target": "c"}} for cls in WEIGHTINGS}
 )
