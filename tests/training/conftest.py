@@ -11,7 +11,7 @@ import pytest
 from taskmix.config import RunConfig, build_decider
 from taskmix.journal import Journal, Opening, read, without_times
 from taskmix.models.build import build
-from taskmix.policies import POLICIES, Policy
+from taskmix.policies import POLICIES, Policy, Rewards
 from taskmix.records import UnitRecord
 from taskmix.rng import stream
 from taskmix.tasks.kinds import Classify
@@ -37,7 +37,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "aioli": {"every": 7, "repeats": 1, "stretch": 1, "examples": 10},
     "doge": {"every": 1, "examples": 10, "rate": 0.5},
 }
-SPECS = [{"name": cls.name, **OPTIONS.get(cls.name, {})} for cls in POLICIES]
+SPECS = [
+    {"name": cls.name, **OPTIONS.get(cls.name, {})}
+    for cls in POLICIES
+    if Rewards() not in cls.needs  # of reinforcement learning
+]
 SPECS.append({"name": "exp3s", "eta": 0.1, "draws": "stratified"})
 
 
