@@ -137,6 +137,7 @@ def unfinished(folder: Path) -> Path:
         lambda d: d["driver"].update(draws=5),
         lambda d: d["driver"]["policy"].update(tasks=["x"]),
         lambda d: d["driver"].clear(),
+        lambda d: d["driver"]["engine"]["spent"].update(forward=[]),
         lambda d: d.update(selected={"step": "x"}),
         lambda d: d.update(selected={"step": None, "scores": None}),
     ],

@@ -160,3 +160,12 @@ def test_a_run_file_names_trackers_with_options(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     path.write_text("tasks: [digits/left]\ntrack: [tensorboard, {name: wandb, mode: offline}]\n")
     assert load(path).track == ({"name": "tensorboard"}, {"name": "wandb", "mode": "offline"})
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 5000, "5", '{"id": "x"}', '{"id": "x", "records": 1e999, "changes": 0}']
+)
+def test_a_damaged_state_of_the_trackers_is_one_sentence(tmp_path: Path, text: str) -> None:
+    (tmp_path / "tracking.json").write_text(text)
+    with pytest.raises(UserError, match=r"tracking.json: expected the state of the trackers, foun"):
+        tracking.Tracking(config("tensorboard"), tmp_path).send()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -222,7 +223,7 @@ class Engine:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore `state_dict`; a task that it lacks starts anew."""
         self.loader.load_state_dict(state["streams"])
-        self.spent = Spent(**state["spent"])
+        self.spent = TypeAdapter(Spent).validate_python(state["spent"])
 
 
 def _tasks_of(batches: Sequence[Batch]) -> list[str]:

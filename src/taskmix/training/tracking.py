@@ -12,7 +12,7 @@ from typing import Any
 
 from taskmix.config import RunConfig
 from taskmix.errors import UserError
-from taskmix.files import write_whole
+from taskmix.files import read_json, write_whole
 from taskmix.journal import Diagnostics, Evaluation, Extended, Opening, Shares, Step, Tail
 from taskmix.records import Record, UnitRecord
 from taskmix.training.folder import JOURNAL
@@ -91,18 +91,14 @@ class Tracking(Watcher):
         path = self.folder / TRACKING
         if not path.exists():
             return {"id": uuid.uuid4().hex[:12], "records": 0, "changes": 0}
-        try:
-            state = json.loads(path.read_text())
-            return {
-                "id": str(state["id"]),
-                "records": int(state["records"]),
-                "changes": int(state["changes"]),
-            }
-        except (ValueError, TypeError, KeyError) as error:
-            raise UserError(
-                f"{path}: expected the state of the trackers, found {error!r}; without the file "
-                "they begin a new run"
-            ) from None
+        state = read_json(path, "the state of the trackers")
+        for key, kind in (("id", str), ("records", int), ("changes", int)):
+            if not isinstance(value := state.get(key), kind):
+                raise UserError(
+                    f"{path}: expected the state of the trackers, found {key}: {value!r:.60}; "
+                    "without the file they begin a new run"
+                )
+        return state
 
     def _start(self, spec: Mapping[str, Any]) -> Any:
         """Start a tracker such that it continues the run that it knows."""
