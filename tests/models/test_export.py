@@ -20,7 +20,7 @@ from tokenizers import models, pre_tokenizers, trainers
 from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from taskmix.errors import UserError
+from taskmix.errors import TaskmixError, UserError
 from taskmix.models import exported, saving
 from taskmix.models.build import build
 from taskmix.models.conditional import ConditionalEncoder
@@ -546,7 +546,7 @@ def test_a_full_disk_leaves_nothing_half_written(
         raise OSError("No space left on device")
 
     monkeypatch.setattr("transformers.PreTrainedTokenizerBase.save_pretrained", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(TaskmixError, match="No space left"):
         export(tmp_path / "model", "classify", tmp_path / "exports" / "classify")
     assert list((tmp_path / "exports").iterdir()) == []
 
