@@ -52,6 +52,7 @@ def run(command: str, folder: Path) -> str:
 def shape(output: str) -> str:
     """Return an output without numbers, and without spaces and lines that depend on their width."""
     words = re.sub(r"[+-]?\d[\d,.]*", "#", output)
+    words = re.sub(r"(# (h|min) )?# (min|s)\b", "TIME", words)
     return re.sub(r"[\s─━┃│┏┳┓┡╇┩└┴┘├┼┤]+", " ", words).strip()
 
 
