@@ -196,7 +196,7 @@ def test_every_kind_gives_the_same_logits_from_raw_texts(
 def test_attention_biases_are_exported_and_give_the_same_logits(
     options: dict[str, Any], tmp_path: Path
 ) -> None:
-    conditional = ConditionalSpec(rank=4, start=0.5, **options)
+    conditional = ConditionalSpec(rank=4, start=0.5, embedding_start=1.0, **options)
     spec = SMALL.model_copy(update={"conditional": conditional})
     tasks = ["classify", "tag", "span", "choose"]
     model, tokenizer = built(spec, tmp_path / "model", tasks)
