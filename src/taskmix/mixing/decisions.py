@@ -31,10 +31,10 @@ class Decisions:
         policy: draws the tasks.
         sizes: by task, the number of training examples if known, for the journal.
         batch: examples in a batch if known, for the journal.
-        seed: of the draws.
+        seed: the seed of the draws.
         journal: a new file to write every draw to; or an open journal, which its owner closes.
-        lag: a draw uses the outcomes of the draws this many before it and earlier, so it does not
-            depend on how far a loader looks ahead. None: it uses all outcomes settled before it.
+        lag: draw n uses only the outcomes of the draws up to n - lag, so it does not depend on how
+            far a loader looks ahead. None: it uses all outcomes settled before it.
 
     >>> import taskmix
     >>> decisions = Decisions(taskmix.Random(["a", "b"]), seed=1)
@@ -106,9 +106,9 @@ class Decisions:
         values that are not finite count as not measured.
 
         Args:
-            number: of the draw; its batches contain it.
-            step: its number in the journal; that of the draw if None.
-            seconds: its duration, for the journal.
+            number: the number of the draw, which its batches contain.
+            step: the number of the step in the journal; that of the draw if None.
+            seconds: the duration of the step, for the journal.
             measured: the measurements of `taskmix.Outcome` by name, such as `loss`, `gain` and
                 `examples`; numbers may be tensors.
         """

@@ -32,14 +32,15 @@ class Mixer(Decisions):
         policy: draws the tasks.
         sizes: by task, the number of examples.
         batch: examples in a batch.
-        seed: of the draws and of the order of the examples.
+        seed: the seed of the draws and of the order of the examples.
         lengths: by task, the length of each example, shape `(examples,)`, to batch examples of
             similar length; a task without lengths is only shuffled.
         journal: a new file to write every draw to; None for no journal.
-        lag: a draw uses the outcomes of the draws this many before it and earlier, so the draws
-            are the same for any number of workers. It must be larger than the number of draws that
-            the loader prefetches. None: a draw uses all outcomes settled before it.
-        batches: the batches of each draw, such as a step's micro-batches on all ranks.
+        lag: draw n uses only the outcomes of the draws up to n - lag, so the draws are the same for
+            any number of workers. It must be larger than the number of draws that the loader
+            prefetches. None: a draw uses all outcomes settled before it.
+        batches: the number of batches of each draw, for example the micro-batches of a step on all
+            ranks.
         orders: by task, the order of its batches; shuffled if None.
 
     >>> import taskmix
@@ -140,8 +141,8 @@ class Shard:
     as `Tally` does.
 
     Args:
-        mixer: of this rank.
-        rank: of this process, from 0.
+        mixer: the mixer of this rank.
+        rank: the rank of this process, from 0.
         ranks: the number of processes.
     """
 

@@ -50,9 +50,9 @@ class ItemOrder(BatchOrder):
     Args:
         task: the name of the data set.
         size: the number of its items.
-        batch: items in a batch.
-        seed: of the order, with the name and the epoch.
-        lengths: of the items, shape `(items,)`; None if all are equal.
+        batch: the number of items in a batch.
+        seed: determines the order, together with the name and the epoch.
+        lengths: the lengths of the items, shape `(items,)`; None if all are equal.
 
     >>> order = ItemOrder("rte", 5, 2, seed=1)
     >>> [order.next() for _ in range(4)]

@@ -25,7 +25,7 @@ class Streams(Decisions):
     Args:
         policy: draws the tasks.
         loaders: by task, an iterable of batches.
-        seed: of the draws.
+        seed: the seed of the draws.
         sizes: by task, the number of training examples if known, for the journal.
         journal: a new file to write every draw to; None for no journal.
 

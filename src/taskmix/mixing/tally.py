@@ -60,7 +60,7 @@ class Tally:
     device until `settle`.
 
     A policy whose signals are not measured here is refused, except for `Worth`: without scores it
-    goes on as with `learned=0`, and a warning says so. So make the tally before a state is loaded.
+    goes on as with `learned=0`, and a warning says so. So create the tally before you load a state.
 
     Args:
         decisions: the mixer or the streams of this rank.
@@ -102,10 +102,10 @@ class Tally:
         """Add the loss of one batch.
 
         Args:
-            number: of its draw.
+            number: the number of its draw.
             loss: the mean loss of the batch.
-            examples: in the batch.
-            weight: of the loss in the mean; the number of examples if None.
+            examples: the number of examples in the batch.
+            weight: the weight of the loss in the mean; the number of examples if None.
             again: computes the loss once more after the step, for policies that learn from gains.
         """
         weights = _double(examples if weight is None else weight)

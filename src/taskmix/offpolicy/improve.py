@@ -40,8 +40,8 @@ def improve(
 
     The counterfactual policy of Glover and Hokamp (2019, section 3.3.2): the distribution p that
     maximises V(p) + λ H(p), where V is the weighted importance sampling estimate and H the entropy.
-    A task that could be drawn but never was counts as average; one that could not be drawn gets
-    probability 0. If all tasks have the same mean reward, the result is uniform.
+    A task that the logger could draw but never drew counts as average; a task that the logger could
+    not draw gets probability 0. If all tasks have the same mean reward, the result is uniform.
 
     Args:
         logs: one or several logs with the same tasks, oldest first.
@@ -91,10 +91,10 @@ def estimate_improved(
     The estimate from the log that a policy was learned from is too high, as the policy fits the
     noise of that log. So the log is split into five folds, and each fold evaluates the policy
     learned from the other four, by weighted importance sampling over all folds. As these policies
-    are learned from a fifth less data, the estimate is rather too low.
+    are learned from a fifth less data, the estimate tends to be too low.
 
-    The arguments are those of `improve`, where `auto` chooses a λ for each fold, and the confidence
-    level of the interval.
+    The arguments are those of `improve` and the confidence level of the interval. `auto` chooses a
+    λ for each fold.
     """
     learner = _Learner(entropy_weight, _solver(solver), phases)
     sample = pooled(logs, pool)

@@ -81,10 +81,10 @@ class Evolution:
     extra `improve`.
 
     Args:
-        generations: how many at most; the search stops when it has converged.
-        population: candidates in each generation.
+        generations: the maximum number of generations; the search stops when it has converged.
+        population: the number of candidates in each generation.
         sigma: the first step size.
-        seed: of the candidates.
+        seed: the seed of the candidates.
     """
 
     generations: int = 50

@@ -44,12 +44,12 @@ class Aioli(Policy):
 
     The dev losses before the first stretch are measured after the first draw of the round, which
     uses the weights of the previous round. A round costs 1 + K · `repeats` passes over the dev
-    examples; one with a missing dev loss changes nothing.
+    examples. If a dev loss is missing, the round does not change the weights.
 
     Args:
         tasks: the names of the tasks.
-        every: the number of draws in a round, raised to what the stretches need; the default in a
-            run file is 200 for up to seven tasks, and in proportion for more.
+        every: the number of draws in a round, raised to the number that the stretches need; the
+            default in a run file is 200 for up to seven tasks, and in proportion for more.
         repeats: the number of stretches of each task in a round.
         stretch: the number of draws in a stretch.
         share: f, the probability of the tested task in a stretch.

@@ -96,7 +96,7 @@ class Outcome(Measured, _OfDraw):
         draw: the draw.
         loss: the mean negative log-likelihood of the batch before the step.
         gain: the decrease of the loss on the same batch through the step.
-        score: the dev score after the step of the task in the policy's `DevScore`.
+        score: the dev score, after the step, of the task that the policy's `DevScore` names.
         uncertainty: the model's uncertainty on each task.
         examples: the number of examples in the batch.
         tokens: the number of tokens in the batch without padding; 0 without text. In reinforcement
@@ -278,7 +278,7 @@ class Policy(Stateful, ABC):
         return self.needs
 
     def forgo(self, signals: Collection[Signal]) -> None:
-        """Go on without signals that a training loop does not measure; raise if it cannot."""
+        """Go on without signals that the loop does not measure; raise if they are needed."""
         names = ", ".join(sorted({type(signal).__name__ for signal in signals}))
         raise UserError(
             f"policy {self.name}: expected one that learns from what is measured here, found one "

@@ -27,8 +27,8 @@ class DoGE(StoredPolicy):
 
     At every step the authors compute the gradient of every task and scale it by w. Here a batch has
     one task, drawn from a mixture of w and the uniform distribution. Every `every` draws, s is
-    measured for the task drawn; the other tasks keep their last s, as in the authors' code a task
-    that is not in a batch keeps its gradient. Until every task has been measured, w is uniform.
+    measured for the task drawn; the other tasks keep their last s, just as a task that is not in a
+    batch keeps its gradient in the authors' code. Until every task has been measured, w is uniform.
 
     In the paper, the mean of w is used to train another model; `diagnostics` returns it.
 

@@ -23,9 +23,10 @@ class SEC(StoredPolicy):
 
         Q_k ← α r + (1 - α) Q_k,        π_k ∝ exp(Q_k / τ).
 
-    Q starts at 0. A group whose rewards are all equal has no advantage, so environments that are
-    solved or too hard fall back. With advantages that are divided by the standard deviation of
-    their group, r is at most about 1, and τ has to be well below 1 to change much.
+    Q starts at 0. A group whose rewards are all equal has no advantage, so the values of
+    environments that are solved or too hard decrease. With advantages that are divided by the
+    standard deviation of their group, r is at most about 1, and τ has to be well below 1 to change
+    much.
 
     Args:
         tasks: the names of the environments.

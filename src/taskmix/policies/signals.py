@@ -24,9 +24,9 @@ class BatchScore(Signal):
     """The score of the batch before the step, from the forward pass of the training: free.
 
     In the first epoch of a task a batch is new to the model, so its score estimates the dev score
-    at that moment (prequential evaluation; Dawid 1984), but for dropout. It is not measured in
-    later epochs, with several ranks, or for kinds whose score needs the text of their rows
-    (tagging, spans, choices, generation).
+    at that moment, apart from the effect of dropout (prequential evaluation; Dawid 1984). It is not
+    measured in later epochs, with several ranks, or for kinds whose score needs the text of their
+    rows (tagging, spans, choices, generation).
     """
 
 

@@ -23,9 +23,10 @@ class Stratified(Policy):
     n_k - C_k grows like √t; here it stays strictly between -1 and 1 while the distribution is
     constant. Draws are scheduled as jobs: the j-th draw of task k may be made once C_k exceeds
     j - 1 and must be made before C_k exceeds j. Scheduling the earliest deadline first meets all
-    deadlines (the chairman assignment problem, Tijdeman 1980). A task is first drawn at random,
-    with weights proportional to the part of its current job that falls into this step; only if
-    that would make some deadline infeasible is the task with the earliest deadline drawn instead.
+    deadlines (the chairman assignment problem, Tijdeman 1980). At each step a task is drawn at
+    random, with weights proportional to the part of each task's current job that falls into this
+    step. If this draw would make a deadline infeasible, the task with the earliest deadline is
+    drawn instead.
 
     If the distribution changes, no task is ever more than one draw ahead, and none is behind by
     more than the harmonic number H_N ≤ 1 + ln N: once a task is one draw behind, the task furthest

@@ -260,8 +260,9 @@ class Thompson(Policy):
 
         Args:
             top: the number of tasks to select in any case, of those that were drawn.
-            threshold: further tasks are selected if their utility is above this,
-            credibility: with a posterior probability of at least this.
+            threshold: a further task is selected if its utility is above this value with a
+                posterior probability of at least `credibility`.
+            credibility: see `threshold`.
         """
         return helpful(self.utilities(), self.primary, top, threshold, credibility)
 

@@ -40,13 +40,14 @@ class Worth(Aimed):
       redistribute their total share by their sizes n_k, p_k ∝ a_k √n_k, separately for the targets
       and the others: tasks that need many examples tend to have large data sets.
 
-    A fraction `watch` of the draws uses a_k, as does a task from its second epoch on, when a low
-    loss may be memorised.
+    A fraction `watch` of the draws uses a_k. So does a task from its second epoch on, because a low
+    loss may then come from memorised examples.
 
     A plateau is not always the end of learning: the loss of a tagger is constant while it predicts
     the most frequent label everywhere. So the share of a slowed task decreases only if its `Skill`
     is at least `learned`. The skill is measured on few dev examples, only for slowed tasks whose
-    batches have at least the likelihood `learned`, and again after half as many further draws.
+    batches have at least the likelihood `learned`, and again when the task's number of draws has
+    grown by half.
 
     Args:
         tasks: the names of the tasks.
@@ -62,7 +63,7 @@ class Worth(Aimed):
             in a training loop that evaluates nothing.
         examples: the number of dev examples for the skill; all if None.
         of: `likelihood`; or `reward`, in reinforcement learning: then s is the mean reward of the
-            completions, from 0 to 1, and also the skill, which costs nothing.
+            completions, from 0 to 1, and the skill is the same number, which costs nothing.
 
     >>> from taskmix.rng import stream
     >>> policy, rng = Worth(["rising", "done"]), stream(1, "draws")

@@ -71,17 +71,17 @@ def compare(
             without a name, with `as` and other settings of the run file: `{"as": "conditioned",
             "model": {"conditional": True}, "policy": "random"}`. Or `"alone"`: each task is
             trained alone, with an equal part of the budget.
-        seeds: paired: a seed gives every contestant the same initial weights and data order.
+        seeds: the seeds; each gives every contestant the same initial weights and data order.
         out: the folder of the runs.
         baseline: the contestant that the others are compared with, by its name; the first if None.
         workers: processes on this machine. With more than one, tasks, model and watch are sent to
             other processes: they have to be functions and classes of a module.
         keep_checkpoints: keep the last checkpoint of finished runs, with which they can be
             extended; otherwise only their models are kept.
-        model: makes the user's own module that each run starts from.
+        model: a function that creates your own module, from which each run starts.
         tasks: tasks made in Python.
         cache: the cache folder, for encoded splits above all.
-        watch: makes the watcher of each run from its configuration and a title.
+        watch: a function that creates the watcher of a run from its configuration and a title.
     """
     from taskmix.training.run import configured
 

@@ -30,7 +30,7 @@ class Comparison(Tabled):
         runs: by contestant, its runs, one a seed, in the same order of seeds.
         folders: by contestant, their folders; those of single-task trainings are left out.
         baseline: the contestant that the others are compared with; the first if None.
-        objective: what all runs are for; None means the mean score over all tasks.
+        objective: the objective of all runs; None means the mean score over all tasks.
         seeds: by contestant, the seeds of its runs; the same for all contestants if empty.
         looks: by contestant, the numbers of seeds at which it was tested before.
         diverged: by contestant, the seeds with which it diverged, if there are any.
@@ -61,16 +61,16 @@ class Comparison(Tabled):
         return unit_of(self.objective)
 
     def value(self, policy: str, task: str) -> list[float]:
-        """By seed, a policy's score on a task; where runs are for a loss, its loss times -1."""
+        """By seed, a policy's score on a task; if the objective is a loss, its loss times -1."""
         if self.unit is LOSSES:
             return [-run.tasks[task].loss for run in self.runs[policy]]
         return self.score(policy, task)
 
     def outcome(self, policy: str) -> list[float]:
-        """By seed, what a policy is judged by: the objective, else the average over tasks.
+        """By seed, the objective of a policy; the average over tasks if none is named.
 
-        Where no objective is named, each run still has one, but a weighting's is its target's
-        score: deciders of several families are compared by the average.
+        The objective of a weighting's run is then the score of its target, which policies and
+        selectors do not have, so the average is used for all deciders.
         """
         if self.objective is None:
             return self.score(policy)
@@ -97,7 +97,7 @@ class Comparison(Tabled):
     def verdict(self) -> Verdict:
         """Return who won, by how much, whether it is more than noise, and its cost.
 
-        A contestant that diverged has no part in it, because its other seeds are a selection.
+        A contestant that diverged is left out, because its other seeds are a biased selection.
         """
         cost = {
             policy: mean(run.forward + run.backward for run in runs)

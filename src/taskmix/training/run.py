@@ -45,14 +45,14 @@ def run(
     """Train as a configuration says, into a run folder.
 
     Args:
-        config: a `RunConfig`, the same as a mapping, or the path of a run file. A mapping may
-            leave out the tasks: then they are `tasks`.
+        config: a `RunConfig`, a mapping with the same keys, or the path of a run file. A mapping
+            without tasks uses all of `tasks`.
         folder: the run folder.
         model: a module to train in place of the configuration's model. Its `forward` takes a
             `Batch` and returns outputs by task.
         tasks: tasks made in Python; the configuration refers to them by name.
-        resume: resume the run if the folder holds one of this configuration; otherwise a folder
-            that holds a run is an error. A run that torchrun restarts is always resumed.
+        resume: resume the run in the folder, if there is one; it must have this configuration. If
+            False, a folder that holds a run is an error, unless torchrun has restarted the run.
         cache: the cache folder, for encoded splits above all.
         watchers: are notified of the progress.
     """
@@ -107,8 +107,8 @@ def resume_run(
 ) -> Finished:
     """Resume a run from its last checkpoint, bit for bit as if it had never stopped.
 
-    Any run, finished or not, can be extended: from the checkpoint on, it then has the learning
-    rates and intervals of the larger budget.
+    With `steps`, any run, finished or not, can be extended: from the checkpoint on, it has the
+    learning rates and intervals of the larger budget.
 
     Args:
         folder: the run folder.

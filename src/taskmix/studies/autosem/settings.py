@@ -24,13 +24,13 @@ class AutosemSettings:
     """The settings of an AutoSeM study; defaults as in Guo, Pasunuru and Bansal (2019).
 
     Args:
-        rounds: of stage 1.
+        rounds: the number of rounds of stage 1.
         batches: mini-batches in a round.
         decay: the decay of stage 1's evidence, see `taskmix.Thompson`. None remembers about as many
             rounds as there are; the paper's code remembers three, too few for a selection.
         top: candidates that are selected whatever their utility.
         threshold: the utility above which more candidates are selected.
-        credibility: the posterior probability with which their utility has to exceed it.
+        credibility: the posterior probability with which their utility has to exceed the threshold.
         trials: mixing ratios that stage 2 tries.
         initial: trials before the Gaussian process is used: the primary alone, then random ratios.
         primary_range: the minimum and maximum of the primary's mini-batches in a cycle.
