@@ -18,6 +18,7 @@ from transformers import DistilBertConfig, DistilBertModel
 
 from taskmix.config import RunConfig, dump, load
 from taskmix.errors import UserError
+from taskmix.files import hash_of
 from taskmix.journal import Journal, Opening, SelectionStep, read
 from taskmix.models.build import build_conditioned
 from taskmix.models.conditioned import ConditionedTextEncoder
@@ -27,7 +28,9 @@ from taskmix.tasks.batches import FROZEN_STATES, make_batch
 from taskmix.training import selecting
 from taskmix.training.assembly import assemble
 from taskmix.training.change import change_tasks
+from taskmix.training.checkpoints import Snapshot
 from taskmix.training.engine import Engine
+from taskmix.training.folder import RUN, config_of
 from taskmix.training.frozen_states import FrozenStates
 from taskmix.training.inference import load_run
 from taskmix.training.loading import to_device
@@ -35,6 +38,7 @@ from taskmix.training.optimizer import build_optimizer
 from taskmix.training.run import resume_run as resume
 from taskmix.training.run import run
 from taskmix.training.selecting import SelectionDriver, task_weights
+from taskmix.training.session import check_config, config_hash
 
 WORDS = ["the", "cat", "dog", "sat", "ran", "mat", "tree", "red"]
 LABELS = {
@@ -461,3 +465,17 @@ def test_a_task_id_outside_the_table_is_one_sentence(
     inputs = {"input_ids": ids, "attention_mask": ids, "task_ids": torch.tensor([0, 3])}
     with pytest.raises(UserError, match="task_ids: expected ids from 0 to 2, found 3"):
         model.encoder(inputs)
+
+
+def test_a_conditioned_run_of_version_0_1_is_refused_because_its_dropout_was_another(
+    tmp_path: Path,
+) -> None:
+    asked = {"tasks": ["digits/left"], "model": {"encoder": "minilm", "conditional": True}}
+    config = RunConfig(**asked)  # type: ignore[arg-type]
+    written = dump(config).replace("  frozen_dropout: false\n", "")
+    (tmp_path / RUN).write_text(written)
+    old = Snapshot(1, {}, {}, {"config": hash_of(written)})
+    with pytest.raises(UserError, match=r"begun by taskmix 0\.1, with dropout in frozen"):
+        check_config(tmp_path, config_of(tmp_path), old)
+    new = Snapshot(1, {}, {}, {"config": config_hash(config)})
+    check_config(tmp_path, config_of(tmp_path), new)

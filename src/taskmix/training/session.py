@@ -348,6 +348,11 @@ def check_config(folder: Path, config: RunConfig, snapshot: Snapshot) -> None:
             f"{folder}: its checkpoint is of another configuration than {folder / RUN}; put the "
             "file back as it was, or start another run"
         )
+    if snapshot.state["config"] != hashes[0] and config.model.conditional is not None:
+        raise UserError(
+            f"{folder}: its conditioned model was begun by taskmix 0.1, with dropout in frozen "
+            "layers; start the run again, or go on with that version"
+        )
 
 
 def config_hash(config: RunConfig) -> str:
