@@ -70,7 +70,7 @@ def unlink_files(app: Sphinx, page: str, source: list[str]) -> None:
         on_site = path.suffix == ".md" and path.parent == Path(app.srcdir)
         return link[0] if on_site or not path.exists() or not target else label
 
-    source[0] = re.sub(r"(?<!!)\[(?P<label>[^]\n]+)\]\((?P<target>[^)\s]+)\)", plain, source[0])
+    source[0] = re.sub(r"(?<!!)\[(?P<label>[^]]+)\]\((?P<target>[^)\s]+)\)", plain, source[0])
 
 
 def escape_bars(

@@ -514,7 +514,7 @@ def test_a_decider_that_differs_between_ranks_stops_the_run(
     kind, code, sentence = first
     assert (kind, code) == ("RunInterruptedError", 1)
     assert sentence.startswith(
-        "the decider's state behind step 30 is not the same on rank 1 as on rank 0; "
+        "the decider's state after step 30 is not the same on rank 1 as on rank 0; "
     )
     assert sentence.endswith(
         f"the checkpoint of step 20 is whole, go on from it by `taskmix resume {tmp_path / 'run'}`"

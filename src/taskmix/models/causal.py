@@ -125,7 +125,12 @@ def _language_model(spec: ModelSpec, source: str | None, vocabulary: int) -> Pre
     config = text_config(source, spec)
     model = None
     if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING:
-        model = load_weights(AutoModelForCausalLM, source, config, spec.revision)
+        try:
+            model = load_weights(AutoModelForCausalLM, source, config, spec.revision)
+        except UserError as error:  # such as an encoder without the weights of a head
+            raise UserError(
+                f"{error}; tasks that generate expected a causal language model"
+            ) from None
         check_length(model.config, spec.max_length)
     if model is None or not is_causal(model):
         raise UserError(
