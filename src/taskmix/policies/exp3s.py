@@ -117,7 +117,7 @@ class Exp3S(StoredPolicy):
     Args:
         tasks: the names of the tasks.
         eta: η, the learning rate.
-        epsilon: ε, the fraction of uniform draws.
+        epsilon: ε, the probability of drawing uniformly.
         divide_by: the divisor of a reward: `pi`, the probability of the draw, or the paper's `rho`.
         scaler: scales gains to [-1, 1]; a `QuantileScaler`, as in the paper, if None.
 

@@ -26,7 +26,7 @@ class Learnability(StoredPolicy):
     Args:
         tasks: the names of the environments.
         rate: α.
-        epsilon: ε, the fraction of uniform draws.
+        epsilon: ε, the probability of drawing uniformly.
         lowest: the reward of a failure; rewards are scaled to [0, 1] and clipped.
         highest: the reward of a success.
 
