@@ -249,8 +249,8 @@ def read(path: Path | str) -> Iterator[Record]:
 class Tail:
     """Reads a journal that may still grow: each call yields the records since the last one.
 
-    A line without its end is left for the next call. If the file has become shorter, because its
-    run was resumed from a checkpoint, reading starts again from the first line.
+    A line without its end is left for the next call. If what was read is no longer there, because
+    the run was resumed from a checkpoint or started anew, reading starts again from the first line.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -259,11 +259,12 @@ class Tail:
         self.lines = 0
         self.torn = False
         self._opening: Opening | None = None
+        self._inode: int | None = None
 
     def records(self) -> Iterator[Record]:
         """Yield the records that were written since the last call."""
         with self._open() as file:
-            if self.position > os.fstat(file.fileno()).st_size:
+            if not self._is_continued(file):
                 self.position, self.lines = 0, 0
             file.seek(self.position)
             self.torn = False
@@ -276,6 +277,16 @@ class Tail:
                 self.lines += 1
                 if record is not None:
                     yield record
+
+    def _is_continued(self, file: BinaryIO) -> bool:
+        """Return whether this is the same file, with the end of a line where reading stopped."""
+        status = os.fstat(file.fileno())
+        before, self._inode = self._inode, status.st_ino
+        if self.position == 0:
+            return True
+        file.seek(self.position - 1)
+        same = before in (None, status.st_ino) and self.position <= status.st_size
+        return same and file.read(1) == b"\n"
 
     def skip_to(self, size: int) -> Opening | None:
         """Read the opening, and go on with the lines of about the last `size` bytes."""

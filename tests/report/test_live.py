@@ -99,6 +99,33 @@ def test_a_resumed_run_whose_journal_was_cut_is_read_again(tmp_path: Path) -> No
     assert run.data()["steps"] == [1, 2, 3, 4]
 
 
+def test_a_run_that_was_started_anew_is_read_again(tmp_path: Path) -> None:
+    run = GrowingRun(tmp_path / "run")
+    with begin(tmp_path / "run") as journal:
+        add(journal, range(1, 1000))
+    run.read(60)
+    (tmp_path / "run").rename(tmp_path / "run.old-1")
+    with begin(tmp_path / "run") as journal:
+        run.read(60)
+        assert run.data()["steps"] == []
+        add(journal, range(1, 3))
+        run.read(60)
+        assert run.data()["steps"] == [1, 2]
+
+
+def test_a_resumed_run_that_has_grown_beyond_what_was_read_is_read_again(tmp_path: Path) -> None:
+    run = GrowingRun(tmp_path / "run")
+    with begin(tmp_path / "run") as journal:
+        add(journal, range(1, 4))
+        position = journal.position
+        add(journal, range(4, 20))
+    run.read(60)
+    with Journal.resume(tmp_path / "run" / "journal.jsonl", position) as journal:
+        add(journal, range(4, 60))
+    run.read(60)
+    assert run.data()["steps"] == list(range(1, 60))
+
+
 def client(root: Path) -> Any:
     testclient = pytest.importorskip("starlette.testclient")
     from taskmix.report.live.server import application
@@ -120,7 +147,9 @@ def test_nothing_outside_of_the_folder_is_served(tmp_path: Path) -> None:
     asked = client(root)
     listed = asked.get("/api/runs").json()["runs"]
     assert [line["id"] for line in listed] == ["broken", "inside"]
-    assert asked.get("/api/run/inside").status_code == 200
+    first, second = (asked.get("/api/run/inside") for _ in range(2))
+    assert first.json() == second.json()
+    assert first.json()["step"] == 5
     outside = str(tmp_path / "outside").lstrip("/")
     for path in (
         "../outside",

@@ -31,12 +31,12 @@ class GrowingRun:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.opening: Opening | None = None
-        self.step = 0
         self._tail = Tail(folder / JOURNAL)
         self._lock = Lock()
         self._reset([])
 
     def _reset(self, tasks: list[str]) -> None:
+        self.step = 0
         self._tasks = {task: place for place, task in enumerate(tasks)}
         self._width = 1  # steps in a bin
         self._bins = np.zeros((4, MAX_BINS, len(tasks)))

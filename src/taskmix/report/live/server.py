@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from taskmix.errors import TaskmixError
 from taskmix.report.live.growing import GrowingRun, glimpse
-from taskmix.training.folder import JOURNAL
+from taskmix.training.folder import JOURNAL, SCORES
 
 MAX_DEPTH = 6  # of folders below the one that is served
 MAX_RUNS = 2000
@@ -53,6 +53,8 @@ class Views:
         self.root = root.resolve()
         self._views: OrderedDict[str, GrowingRun] = OrderedDict()
         self._lock = Lock()
+        self._lines: dict[str, tuple[tuple[int, int, bool], dict[str, Any]]] = {}
+        self._answers: dict[str, tuple[int, bytes]] = {}
 
     def names(self) -> Iterator[str]:
         """Yield the run folders in order; symbolic links are not followed."""
@@ -86,6 +88,29 @@ class Views:
                 self._views.popitem(last=False)
         return view
 
+    def line(self, name: str) -> dict[str, Any]:
+        """Return the line of a run in the list, read again if its journal has changed."""
+        folder = self.root / name
+        try:
+            status = (folder / JOURNAL).stat()
+            version = (status.st_size, status.st_mtime_ns, (folder / SCORES).exists())
+            if name not in self._lines or self._lines[name][0] != version:
+                self._lines[name] = version, {"modified": status.st_mtime} | glimpse(folder)
+        except (TaskmixError, OSError) as error:
+            return {"id": name, "error": str(error)}
+        return {"id": name} | self._lines[name][1]
+
+    def answer(self, view: GrowingRun, complete: bool) -> Response:
+        """Return the curves of a run, made once for all pages that show it."""
+        name, position = view.folder.relative_to(self.root).as_posix(), view.position
+        if name not in self._answers or self._answers[name][0] != position:
+            values = {"position": position, "complete": complete} | self.line(name) | view.data()
+            self._answers[name] = position, bytes(JSONResponse(values).body)
+            while len(self._answers) > MAX_VIEWS:
+                self._answers.pop(next(iter(self._answers)))
+        # Middleware changes the headers of a response, so that none is sent twice.
+        return Response(self._answers[name][1], media_type="application/json")
+
 
 class Secured:
     """Adds the headers that forbid pages to load or send anything elsewhere."""
@@ -116,7 +141,7 @@ def application(root: Path, host: str = LOCAL[0]) -> Starlette:
         return Response(_plotly(), media_type="text/javascript")
 
     def runs(request: Request) -> Response:
-        lines = [_line(views.root, name) for name in islice(views.names(), MAX_RUNS)]
+        lines = [views.line(name) for name in islice(views.names(), MAX_RUNS)]
         return JSONResponse({"folder": views.root.name, "runs": lines})
 
     def run(request: Request) -> Response:
@@ -129,8 +154,7 @@ def application(root: Path, host: str = LOCAL[0]) -> Starlette:
             return JSONResponse({"error": str(error)}, status_code=422)
         if complete and request.query_params.get("have") == str(view.position):
             return Response(status_code=204)
-        answer: dict[str, Any] = {"position": view.position, "complete": complete}
-        return JSONResponse(answer | glimpse(view.folder) | view.data())
+        return views.answer(view, complete)
 
     return Starlette(
         routes=[
@@ -146,15 +170,6 @@ def application(root: Path, host: str = LOCAL[0]) -> Starlette:
             Middleware(GZipMiddleware, minimum_size=2000),
         ],
     )
-
-
-def _line(root: Path, name: str) -> dict[str, Any]:
-    folder = root / name
-    try:
-        modified = (folder / JOURNAL).stat().st_mtime
-        return {"id": name, "modified": modified} | glimpse(folder)
-    except (TaskmixError, OSError) as error:
-        return {"id": name, "error": str(error)}
 
 
 @cache
