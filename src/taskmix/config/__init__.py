@@ -1,7 +1,9 @@
 """A run file, validated. Whatever it can say, Python can say with the same words."""
 
 from taskmix.config.classes import (
+    PolicySpec,
     build_decider,
+    build_policy,
     decider_class,
     decider_tables,
     is_own,
@@ -29,11 +31,13 @@ __all__ = [
     "NamedTask",
     "Objective",
     "Optimizer",
+    "PolicySpec",
     "Resolved",
     "RunConfig",
     "TaskEntry",
     "asked_for",
     "build_decider",
+    "build_policy",
     "changed",
     "decided_by",
     "decider_class",

@@ -39,6 +39,8 @@ from taskmix.tables import Column, Table
 if TYPE_CHECKING:
     from taskmix.config.schema import RunConfig
 
+PolicySpec = Policy | str | Mapping[str, Any]
+"""A policy, its name, or a mapping of its name and options."""
 NOT_OPTIONS = frozenset({"self", "info", "tasks", "sizes", "batch", "scaler", "propensity"})
 """Arguments of deciders that the run supplies, or that only Python code can pass."""
 
@@ -229,14 +231,36 @@ def label(decider: Mapping[str, Any]) -> str:
 
 def build_decider(config: "RunConfig", info: RunInfo) -> Decider:
     """Make the decider of a run."""
-    spec = config.decider
-    cls = decider_class(config.family, spec, config.code)
+    return _build(config.family, config.decider, info, config.code)
+
+
+def build_policy(policy: PolicySpec, info: RunInfo) -> Policy:
+    """Return a policy; one that is named is made as a run file's is.
+
+    >>> info = RunInfo({"rte": 160, "cb": 8}, steps=100, batch=16)
+    >>> build_policy({"name": "temperature", "temperature": 2}, info).name
+    'temperature'
+    """
+    if isinstance(policy, Policy):
+        return policy
+    spec = {"name": policy} if isinstance(policy, str) else policy
+    if not (isinstance(spec, Mapping) and isinstance(spec.get("name"), str)):
+        raise UserError(
+            f"policy: expected a policy, its name, or a mapping with a name, found {policy!r}"
+        )
+    built = _build(FAMILIES["policy"], spec, info, None)
+    assert isinstance(built, Policy)
+    return built
+
+
+def _build(family: Family, spec: Mapping[str, Any], info: RunInfo, code: str | None) -> Decider:
+    cls = decider_class(family, spec, code)
     try:
         decider = cls.for_run(info, **options_of(spec))
         if spec.get("draws") == "stratified" and isinstance(decider, Policy):
             return Stratified(decider)
     except (TypeError, ValueError, KeyError, ArithmeticError) as error:
-        raise UserError(f"{config.family.key} {spec['name']}: {_reason(error)}") from None
+        raise UserError(f"{family.key} {spec['name']}: {_reason(error)}") from None
     return decider
 
 

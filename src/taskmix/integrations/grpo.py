@@ -14,6 +14,7 @@ from torch import Tensor
 from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.utils import get_callable_name, is_async_callable
 
+from taskmix.config import PolicySpec
 from taskmix.errors import UserError, unknown
 from taskmix.integrations.rollouts import signals_of
 from taskmix.integrations.transformers import MixtureMixin
@@ -41,7 +42,7 @@ class RolloutMixer(Mixer):
 
     def __init__(
         self,
-        policy: Policy,
+        policy: PolicySpec,
         sizes: Mapping[str, int],
         batch: int,
         *,
@@ -117,7 +118,8 @@ class MixtureGRPOMixin(MixtureMixin):
         reward_funcs: as TRL has them, for all environments; or by environment, a function or a list
             of functions.
         train_dataset: the prompts of each environment by name.
-        policy: draws the environments; its tasks are their names.
+        policy: draws the environments; its tasks are their names. Or its name, such as "sec", or a
+            mapping of its name and options, such as `{"name": "sec", "temperature": 0.1}`.
         decide: "generation" draws once for a generation batch; "prompt" draws the environment of
             each of its prompts.
     """
@@ -138,7 +140,7 @@ class MixtureGRPOMixin(MixtureMixin):
         reward_funcs: Any = None,
         *args: Any,
         train_dataset: Mapping[str, Any],
-        policy: Policy,
+        policy: PolicySpec,
         decide: Decide = "generation",
         **kwargs: Any,
     ) -> None:
@@ -152,9 +154,10 @@ class MixtureGRPOMixin(MixtureMixin):
         if isinstance(kwargs.get("eval_dataset"), Mapping):
             sets = kwargs["eval_dataset"]
             kwargs["eval_dataset"] = {name: _named(name, rows) for name, rows in sets.items()}
+        tasks = policy.tasks if isinstance(policy, Policy) else tuple(train_dataset)
         super().__init__(
             model,
-            _reward_functions(reward_funcs, policy),
+            _reward_functions(reward_funcs, tasks),
             *args,
             train_dataset=train_dataset,
             policy=policy,
@@ -166,7 +169,7 @@ class MixtureGRPOMixin(MixtureMixin):
             _check_prompts(name, rows)
         return next(iter(train_dataset.values()))
 
-    def _mixer(self, policy: Policy, **options: Any) -> RolloutMixer:
+    def _mixer(self, policy: PolicySpec, **options: Any) -> RolloutMixer:
         args, sizes = self.args, Mixed(self.training_sets).sizes
         prompts = args.generation_batch_size // self.num_generations
         batch = 1 if self._each_prompt else prompts
@@ -178,13 +181,16 @@ class MixtureGRPOMixin(MixtureMixin):
                 )
         seed = args.seed if args.data_seed is None else args.data_seed
         order = ItemOrder if args.shuffle_dataset else _UnshuffledOrder
+        draws, uses = prompts // batch, args.steps_per_generation * self.num_iterations
+        passes = self._optimizer_steps() * args.gradient_accumulation_steps
         return RolloutMixer(
             policy,
             sizes,
             batch,
-            draws=prompts // batch,
+            steps=math.ceil(passes / uses) * draws,
+            draws=draws,
             generations=self.num_generations,
-            uses=args.steps_per_generation * self.num_iterations,
+            uses=uses,
             ranks=args.world_size,
             seed=seed,
             orders={name: order(name, size, batch, seed) for name, size in sizes.items()},
@@ -392,7 +398,7 @@ class _AsyncRewardFunction(_RewardFunction):
         return self._spread(self._checked(values, len(chosen)), columns, chosen)
 
 
-def _reward_functions(given: Any, policy: Policy) -> Any:
+def _reward_functions(given: Any, tasks: Sequence[str]) -> Any:
     """Return the reward functions for TRL, each checked and limited to its environment."""
     if given is None:
         return None
@@ -400,14 +406,14 @@ def _reward_functions(given: Any, policy: Policy) -> Any:
         functions = given if isinstance(given, list) else [given]
         return [_checked_function(function, None) for function in functions]
     for name in given:
-        if name not in policy.tasks:
-            raise unknown("environment", name, policy.tasks, "reward_funcs")
-    missing = [task for task in policy.tasks if not given.get(task)]
+        if name not in tasks:
+            raise unknown("environment", name, tasks, "reward_funcs")
+    missing = [task for task in tasks if not given.get(task)]
     if missing:
         raise UserError(f"reward_funcs: expected functions for {missing[0]}, found none")
     return [
         _checked_function(function, task)
-        for task in policy.tasks
+        for task in tasks
         for function in (given[task] if isinstance(given[task], list) else [given[task]])
     ]
 

@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from taskmix.config import PolicySpec
 from taskmix.errors import UserError
 from taskmix.mixing import Mixed, Mixer, RandomState, Scorer, Shard, Tally, collate_by
 from taskmix.mixing.mixed import Collator
-from taskmix.policies import Policy
 from taskmix.rng import seed_for
 
 __all__ = ["MixtureCallback", "MixtureDataModule"]
@@ -45,7 +45,8 @@ class MixtureDataModule(lightning.LightningDataModule):
 
     Args:
         datasets: the training sets by name.
-        policy: draws the sets; its tasks are their names.
+        policy: draws the sets; its tasks are their names. Or its name, such as "worth", or a
+            mapping of its name and options as in a run file: `{"name": "exp3s", "eta": 0.01}`.
         batch: examples in a batch of one rank.
         seed: of the draws, the order of the examples and dropout.
         decide: "step" draws once for an optimiser step, so that its micro-batches on all ranks are
@@ -60,7 +61,7 @@ class MixtureDataModule(lightning.LightningDataModule):
     def __init__(
         self,
         datasets: Mapping[str, Any],
-        policy: Policy,
+        policy: PolicySpec,
         batch: int,
         *,
         seed: int,
@@ -94,7 +95,9 @@ class MixtureDataModule(lightning.LightningDataModule):
     def setup(self, stage: str) -> None:
         if self.mixer is None and self.trainer is not None:
             per_step = self.trainer.world_size * self.trainer.accumulate_grad_batches
-            self.mixer = self._make(batches=per_step if self._decide == "step" else 1)
+            batches = per_step if self._decide == "step" else 1
+            steps = max(self.trainer.max_steps, 0) * per_step // batches
+            self.mixer = self._make(batches=batches, steps=steps or None)
 
     def train_dataloader(self) -> DataLoader[Any]:
         if self.mixer is None or self.trainer is None:

@@ -8,10 +8,10 @@ import torch
 from datasets import DatasetDict
 from sentence_transformers import SentenceTransformerTrainer
 
+from taskmix.config import PolicySpec
 from taskmix.integrations.transformers import MixtureMixin
 from taskmix.mixing import BatchOrder, Mixed, Mixer
 from taskmix.mixing.mixed import Collator
-from taskmix.policies import Policy
 from taskmix.rng import seed_for
 
 __all__ = ["MixtureSentenceTransformerTrainer"]
@@ -54,11 +54,11 @@ class MixtureSentenceTransformerTrainer(MixtureMixin, SentenceTransformerTrainer
         prepared: Mapping[str, Any] = self.train_dataset  # type: ignore[assignment]
         return dict(prepared)
 
-    def _mixer(self, policy: Policy, **options: Any) -> Mixer:
+    def _mixer(self, policy: PolicySpec, **options: Any) -> Mixer:
         seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
         orders = {
             name: SamplerOrder(name, partial(self._make_sampler, name), seed)
-            for name in policy.tasks
+            for name in self.training_sets
         }
         sizes = Mixed(self.training_sets).sizes
         batch = self.args.train_batch_size

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, Subset
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import EvalLoopOutput, EvalPrediction, seed_worker
 
+from taskmix.config import PolicySpec
 from taskmix.errors import UserError, unknown
 from taskmix.mixing import EvalScore, Mixed, Mixer, RandomState, Scorer, Tally, collate_by
 from taskmix.mixing.decisions import check_names
@@ -65,7 +66,8 @@ class MixtureMixin(_Base):
 
     Args:
         train_dataset: the training sets by name.
-        policy: draws the sets; its tasks are their names.
+        policy: draws the sets; its tasks are their names. Or its name, such as "worth", or a
+            mapping of its name and options as in a run file: `{"name": "exp3s", "eta": 0.01}`.
         decide: "step" draws once for an optimiser step, so that its micro-batches on all ranks are
             from one set; "batch" draws for each micro-batch.
         collators: by set; the `data_collator` for all if None.
@@ -83,7 +85,7 @@ class MixtureMixin(_Base):
         self,
         *args: Any,
         train_dataset: Mapping[str, Any],
-        policy: Policy,
+        policy: PolicySpec,
         decide: Decide = "step",
         collators: Mapping[str, Collator] | None = None,
         lengths: Mapping[str, ArrayLike] | None = None,
@@ -103,8 +105,13 @@ class MixtureMixin(_Base):
         self._losses: dict[str, list[float]] = {}
         self._user_lengths = lengths
         per_step = self.args.world_size * self.args.gradient_accumulation_steps
+        batches = per_step if decide == "step" else 1
         self.mixer = self._mixer(
-            policy, journal=journal, lag=lag, batches=per_step if decide == "step" else 1
+            policy,
+            journal=journal,
+            lag=lag,
+            batches=batches,
+            steps=self._optimizer_steps() * per_step // batches,
         )
         self._prepare_outcomes(score)
         self.add_callback(type("MixtureCallback", (MixtureCallback,), {"trainer": self})())
@@ -131,7 +138,7 @@ class MixtureMixin(_Base):
         """Return the training sets after the Trainer's preprocessing."""
         return dict(train_dataset)
 
-    def _mixer(self, policy: Policy, **options: Any) -> Mixer:
+    def _mixer(self, policy: PolicySpec, **options: Any) -> Mixer:
         seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
         sizes, batch = Mixed(self.training_sets).sizes, self.args.train_batch_size
         return Mixer(policy, sizes, batch, seed=seed, lengths=self._lengths(), **options)
@@ -187,13 +194,18 @@ class MixtureMixin(_Base):
     def set_initial_training_values(self, args: Any, dataloader: DataLoader[Any]) -> Any:
         """Define an epoch of the infinite mixture as the number of examples in all sets."""
         max_steps = args.max_steps
-        if max_steps <= 0:
-            examples = self._epoch_examples() * args.num_train_epochs
-            args.max_steps = max(1, round(examples / self.get_total_train_batch_size(args)))
+        args.max_steps = self._optimizer_steps()
         try:
             return super().set_initial_training_values(args, dataloader)
         finally:
             args.max_steps = max_steps
+
+    def _optimizer_steps(self) -> int:
+        args = self.args
+        if args.max_steps > 0:
+            return args.max_steps
+        examples = self._epoch_examples() * args.num_train_epochs
+        return max(1, round(examples / self.get_total_train_batch_size(args)))
 
     def _epoch_examples(self) -> int:
         return len(Mixed(self.training_sets))
@@ -368,12 +380,13 @@ class MixtureTrainer(MixtureMixin, transformers.Trainer):
     """
 
 
-def _check(policy: Policy, sets: Mapping[str, Any], decide: str, evaluated: Any) -> None:
+def _check(policy: PolicySpec, sets: Mapping[str, Any], decide: str, evaluated: Any) -> None:
     if not isinstance(sets, Mapping):
         raise UserError(
             f"train_dataset: expected training sets by name, found {type(sets).__name__}"
         )
-    check_names("train_dataset", sets, policy)
+    if isinstance(policy, Policy):
+        check_names("train_dataset", sets, policy)
     if decide not in ("step", "batch"):
         raise UserError(f"decide: expected step or batch, found {decide!r}")
     for name in COMBINED:

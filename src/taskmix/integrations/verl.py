@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 from torch.utils.data import Sampler
 
-from taskmix.config.classes import decider_class, options_of
+from taskmix.config import build_policy
 from taskmix.errors import UserError
-from taskmix.families import FAMILIES
 from taskmix.integrations.prime_rl import EnvironmentMix
 from taskmix.mixing import ItemOrder
 from taskmix.policies import Policy
@@ -96,11 +95,9 @@ class MixtureSampler(Sampler[int]):
 
 
 def _policy(given: Any, sizes: Mapping[str, int]) -> Policy:
-    spec = {"name": given} if isinstance(given, str) else dict(given)
+    spec = given if isinstance(given, str) else dict(given)
     try:
-        cls: Any = decider_class(FAMILIES["policy"], spec, None)
         # verl knows its number of steps only later; no policy for rewards needs it.
-        policy: Policy = cls.for_run(RunInfo(sizes, steps=1, batch=1), **options_of(spec))
+        return build_policy(spec, RunInfo(sizes, steps=1, batch=1))
     except (ValueError, TypeError) as error:
         raise UserError(f"data.sampler.policy: {error}") from None
-    return policy

@@ -1,16 +1,19 @@
 """A policy as a batch sampler."""
 
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from numpy.typing import ArrayLike
 
+from taskmix.config import PolicySpec, build_policy
 from taskmix.errors import UserError, unknown
 from taskmix.journal import Step
 from taskmix.mixing.decisions import Decisions, check_names
 from taskmix.mixing.orders import BatchOrder, ItemOrder
 from taskmix.policies import Policy
+from taskmix.run_info import RunInfo
 
 
 class Key(NamedTuple):
@@ -29,7 +32,8 @@ class Mixer(Decisions):
     part of the state and repeated after a resume.
 
     Args:
-        policy: draws the tasks.
+        policy: draws the tasks; or its name, such as "worth", or a mapping of its name and options
+            as in a run file, such as `{"name": "exp3s", "eta": 0.01}`.
         sizes: by task, the number of examples.
         batch: examples in a batch.
         seed: the seed of the draws and of the order of the examples.
@@ -42,6 +46,8 @@ class Mixer(Decisions):
         batches: the number of batches of each draw, for example the micro-batches of a step on all
             ranks.
         orders: by task, the order of its batches; shuffled if None.
+        steps: the draws of the training, which a policy that is named may depend on: `aimed` counts
+            epochs by them. If None, those of one epoch of all tasks.
 
     >>> import taskmix
     >>> mixer = Mixer(taskmix.Random(["a", "b"]), {"a": 6, "b": 4}, batch=2, seed=2)
@@ -58,7 +64,7 @@ class Mixer(Decisions):
 
     def __init__(
         self,
-        policy: Policy,
+        policy: PolicySpec,
         sizes: Mapping[str, int],
         batch: int,
         *,
@@ -68,8 +74,10 @@ class Mixer(Decisions):
         lag: int | None = None,
         batches: int = 1,
         orders: Mapping[str, BatchOrder] | None = None,
+        steps: int | None = None,
     ) -> None:
-        _check(policy, sizes, batch, batches, lengths or {})
+        _check(sizes, batch, batches, lengths or {})
+        policy = _policy(policy, sizes, batch * batches, steps)
         sizes = {task: int(sizes[task]) for task in policy.tasks}
         super().__init__(policy, sizes, batch, seed=seed, journal=journal, lag=lag)
         self.orders: Mapping[str, BatchOrder] = orders or {
@@ -162,14 +170,20 @@ class Shard:
             yield group[self.rank]
 
 
+def _policy(policy: PolicySpec, sizes: Mapping[str, int], batch: int, steps: int | None) -> Policy:
+    """Return the policy over these tasks, where a draw takes `batch` examples."""
+    steps = steps or math.ceil(sum(sizes.values()) / batch)
+    built = build_policy(policy, RunInfo(sizes, steps, batch))
+    check_names("sizes", sizes, built)
+    return built
+
+
 def _check(
-    policy: Policy,
     sizes: Mapping[str, int],
     batch: int,
     batches: int,
     lengths: Mapping[str, ArrayLike],
 ) -> None:
-    check_names("sizes", sizes, policy)
     for task, size in sizes.items():
         if size < 1:
             raise UserError(f"sizes, {task}: expected at least 1 example, found {size}")

@@ -5,10 +5,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from taskmix.config import PolicySpec, build_policy
 from taskmix.errors import UserError
 from taskmix.mixing.decisions import Decisions, check_names
 from taskmix.mixing.mixed import marked
 from taskmix.policies import Policy
+from taskmix.run_info import RunInfo
 from taskmix.tasks.batches import Cursor
 
 
@@ -23,10 +25,11 @@ class Streams(Decisions):
     time an epoch is iterated; a resume skips those before the checkpoint, which is exact but slow.
 
     Args:
-        policy: draws the tasks.
+        policy: draws the tasks; or its name, or a mapping of its name and options, with `sizes`.
         loaders: by task, an iterable of batches.
         seed: the seed of the draws.
-        sizes: by task, the number of training examples if known, for the journal.
+        sizes: by task, the number of training examples if known, for the journal and for a policy
+            that is named.
         journal: a new file to write every draw to; None for no journal.
 
     >>> import taskmix
@@ -41,13 +44,15 @@ class Streams(Decisions):
 
     def __init__(
         self,
-        policy: Policy,
+        policy: PolicySpec,
         loaders: Mapping[str, Iterable[Any]],
         *,
         seed: int,
         sizes: Mapping[str, int] | None = None,
         journal: Path | str | None = None,
     ) -> None:
+        if not isinstance(policy, Policy):
+            policy = _named_policy(policy, sizes)
         check_names("loaders", loaders, policy)
         super().__init__(policy, sizes or {}, None, seed=seed, journal=journal)
         self._cursors = {task: _LoaderCursor(task, loaders[task]) for task in policy.tasks}
@@ -71,6 +76,13 @@ class Streams(Decisions):
         super().load_state_dict(state)
         for task, cursor in self._cursors.items():
             cursor.load_state_dict(state["streams"][task])
+
+
+def _named_policy(policy: PolicySpec, sizes: Mapping[str, int] | None) -> Policy:
+    if not sizes:
+        raise UserError(f"sizes: expected those of all tasks for the policy {policy!r}, found none")
+    # The batches of a loader are unknown here: one example each is one epoch of all tasks.
+    return build_policy(policy, RunInfo(sizes, steps=sum(sizes.values()), batch=1))
 
 
 class _LoaderCursor(Cursor[Any]):

@@ -1,6 +1,7 @@
 """One start for runs, plans and changes of tasks: everything is built before a file is written."""
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from taskmix.config import HubTask, Resolved, RunConfig, build_decider, is_own, own_class
+from taskmix.config import HubTask, Optimizer, Resolved, RunConfig, build_decider, is_own, own_class
 from taskmix.errors import UserError
 from taskmix.models.adapting import adapted
 from taskmix.models.build import build, encoder_revision
@@ -36,6 +37,10 @@ from taskmix.training.prepare import (
 )
 from taskmix.training.tracking import check_trackers
 from taskmix.training.watching import Watchers
+
+log = logging.getLogger(__name__)
+RANDOM_ENCODERS = ("small", "bilstm", "cnn", "lenet")
+"""The encoders whose weights, or those above a frozen encoder, are random at the start."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,22 @@ def prepare_run(
     prepared = prepare(tasks, tokenizer, config, cache, watchers)
     sizes = {entry.task.name: len(entry.train) for entry in prepared}
     config = _with(config, resolved.model_copy(update={"sizes": sizes}))
+    if model is None:
+        _check_rate(config, texts)
     return PreparedRun(config, prepared, tokenizer, encoder, _decider(config, prepared), cache)
+
+
+def _check_rate(config: RunConfig, texts: bool) -> None:
+    """Warn if the learning rate is the default, which is too low for random weights."""
+    encoder = config.model.encoder or ("minilm" if texts else "cnn")
+    default = Optimizer.model_fields["lr"].default
+    if encoder in RANDOM_ENCODERS and config.model.adapt is None and config.optimizer.lr == default:
+        log.warning(
+            "optimizer.lr: %g is for a pretrained encoder; %s has random weights, for which rates "
+            "from 1e-3 to 3e-3 are usual: set it in the run file, or --set optimizer.lr=3e-3",
+            default,
+            encoder,
+        )
 
 
 def assemble(
