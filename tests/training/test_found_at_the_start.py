@@ -78,6 +78,7 @@ def test_rows_that_are_cut_are_said_split_by_split(
     config = {
         "tasks": [task | {"dev": str(tmp_path / "dev.csv")}],
         "model": SMALL,
+        "optimizer": {"lr": 1e-3},
         "budget": {"steps": 2},
     }
     (tmp_path / "run.yaml").write_text(json.dumps(config))
@@ -106,6 +107,7 @@ def test_answers_that_no_window_holds_are_said(
     config = {
         "tasks": [task | {"text": "q", "pair": "c", "label": "a"}],
         "model": SMALL,
+        "optimizer": {"lr": 1e-3},
         "budget": {"steps": 2},
     }
     plan(RunConfig(**config))
