@@ -25,7 +25,7 @@ ORDER = [
     ["mixing"],
     ["training"],
     ["offpolicy", "search", "bandit"],
-    ["studies"],
+    ["studies", "recipes"],
     ["report", "integrations"],
     ["cli"],
     ["__main__"],

@@ -13,7 +13,7 @@ from taskmix.training.launch import launched
 __all__ = ["app", "main"]
 
 # In the order of `taskmix --help`.
-for group in ("starting", "running", "studies", "models", "journals"):
+for group in ("starting", "running", "studies", "recipes", "models", "journals"):
     import_module(f"taskmix.cli.{group}")
 
 

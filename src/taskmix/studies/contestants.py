@@ -63,19 +63,19 @@ def contestant_config(config: RunConfig, spec: ContestantSpec) -> RunConfig:
     if len(deciders) > 1:
         raise UserError(f"compare: {name}: expected one decider, found {len(deciders)}")
     decider = deciders[0] if deciders else config.decider
-    values = _merged(config.model_dump(), changes)
+    values = merged(config.model_dump(), changes)
     decided = decided_by(changed(config, values, f"compare: {name}"), decider, Path(), "compare")
     return changed(decided, {decided.family.key: decided.decider | {"as": name}}, "compare")
 
 
-def _merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values with changes, also of keys inside of sections."""
-    merged = dict(values)
+    result = dict(values)
     for key, value in changes.items():
-        before = merged.get(key)
+        before = result.get(key)
         both = isinstance(before, Mapping) and isinstance(value, Mapping)
-        merged[key] = _merged(before, value) if both else value  # type: ignore[arg-type]
-    return merged
+        result[key] = merged(before, value) if both else value  # type: ignore[arg-type]
+    return result
 
 
 def check_names(contestants: Sequence[RunConfig]) -> list[str]:

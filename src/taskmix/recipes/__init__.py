@@ -1,0 +1,1 @@
+"""The papers' experiments as study files; `taskmix.studies.reproduce` reads and runs them."""
