@@ -8,7 +8,7 @@ from typing import Any
 
 import datasets
 import pytest
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 import taskmix
 from taskmix.errors import UserError
@@ -89,6 +89,63 @@ def test_resumed_streams_go_on_as_if_nothing_had_happened(
     assert before + train(second, 29) == whole
     journals = [(tmp_path / f / "journal.jsonl").read_bytes() for f in ("whole", "parts")]
     assert journals[0] == journals[1]
+
+
+class Places(Numbers):
+    """Numbers divided among workers, with a place that is 0 again at the end, as in its state."""
+
+    place = 0
+
+    def __iter__(self) -> Iterator[int]:
+        worker = get_worker_info()
+        assert worker is not None
+        items = list(super().__iter__())[worker.id :: worker.num_workers]
+        while self.place < len(items):
+            self.place += 1
+            yield items[self.place - 1]
+        self.place = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"place": self.place}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.place = state["place"]
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
+def test_a_worker_that_had_ended_yields_nothing_again_after_any_cut() -> None:
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    def fresh() -> Streams:
+        loader = StatefulDataLoader(Places(20), batch_size=4, num_workers=2)
+        return Streams(taskmix.Random(["a"]), {"a": loader}, seed=3)
+
+    whole = train(fresh(), 8)  # an epoch has six batches, the last of each worker a short one
+    for cut in range(1, 8):
+        first = fresh()
+        before = train(first, cut)
+        second = fresh()
+        second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+        assert before + train(second, 8 - cut) == whole, cut
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({"persistent_workers": True}, r"expected persistent_workers=False, .*, found True"),
+        ({"snapshot_every_n_steps": 3}, r"expected snapshot_every_n_steps=1, .*, found 3"),
+        ({"in_order": False}, r"expected in_order=True, .*, found False"),
+    ],
+)
+def test_workers_that_cannot_resume_exactly_are_refused_at_the_start(
+    options: dict[str, Any], found: str
+) -> None:
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    loader = StatefulDataLoader(Numbers(8), batch_size=4, num_workers=2, **options)
+    with pytest.raises(UserError, match=rf"^loaders, a: {found}$"):
+        Streams(taskmix.Random(["a"]), {"a": loader}, seed=1)
 
 
 def test_a_loader_that_cannot_go_on_is_said_in_a_sentence() -> None:

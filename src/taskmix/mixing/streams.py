@@ -1,6 +1,7 @@
 """Iterable data sets, mixed batch by batch."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -89,8 +90,13 @@ class _LoaderCursor(Cursor[Any]):
     def __init__(self, task: str, loader: Iterable[Any]) -> None:
         super().__init__(f"loaders, {task}")
         self._loader = loader
+        # Workers of torchdata's loader that had reached the end of their part of this epoch when
+        # it was resumed.
+        self._ended: frozenset[int] = frozenset()
+        _check_workers(self.where, loader)
 
     def batches_from(self, epoch: int, place: int) -> Iterator[Any]:
+        self._ended = frozenset()
         return islice(self._begin(epoch), place, None)
 
     def _begin(self, epoch: int) -> Iterator[Any]:
@@ -102,19 +108,76 @@ class _LoaderCursor(Cursor[Any]):
 
     def state_dict(self) -> dict[str, Any]:
         begun = self._loader.state_dict() if hasattr(self._loader, "state_dict") else None
-        return super().state_dict() | {"loader": begun if self._place else None}
+        loader = begun if self._place else None
+        return super().state_dict() | {"loader": loader, "ended": sorted(self._ended)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         # Version 0.1 called the place "taken".
         super().load_state_dict({"place": state.get("taken"), **state})
         if state["loader"] is None:
             return
-        try:
+        self._ended = frozenset(state.get("ended", ())) | _ended_workers(state["loader"])
+        with self._errors_of_states():
             self._loader.load_state_dict(state["loader"])  # type: ignore[attr-defined]
             # A loader with a state continues at its place as soon as it is iterated.
-            self._open = self._epoch, self._place, self._begin(self._epoch)
-        except (ValueError, KeyError, TypeError, AssertionError) as error:
+            batches = self._begin(self._epoch)
+        self._open = self._epoch, self._place, self._resumed(batches)
+
+    def _resumed(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Yield the batches, but none of workers that had ended before the checkpoint.
+
+        torchdata asks these for one more batch, and a data set that begins again at its end
+        answers with a batch that was yielded before.
+        """
+        while True:
+            try:
+                with self._errors_of_states():
+                    batch = next(batches)
+            except StopIteration:
+                return
+            if not self._ended or batches._last_yielded_worker_id not in self._ended:  # type: ignore[attr-defined]
+                yield batch
+
+    @contextmanager
+    def _errors_of_states(self) -> Iterator[None]:
+        try:
+            yield
+        except (ValueError, LookupError, TypeError, AssertionError) as error:
             raise UserError(
                 f"{self.where}: expected a loader that goes on from its state, found one that "
                 f"does not: {error}; with num_workers=0 it has no state of workers"
             ) from None
+
+
+def _check_workers(where: str, loader: Any) -> None:
+    """Refuse options of a loader with workers after which a resume would not be exact."""
+    if not getattr(loader, "num_workers", 0):
+        return
+    for option, expected in (("in_order", True), ("snapshot_every_n_steps", 1)):
+        if (value := getattr(loader, option, expected)) != expected:
+            raise UserError(
+                f"{where}: expected {option}={expected}, without which a resume of its workers is "
+                f"not exact, found {value}"
+            )
+    if getattr(loader, "persistent_workers", False) and not _shares_its_epoch(loader.dataset):
+        raise UserError(
+            f"{where}: expected persistent_workers=False, because set_epoch of the data set does "
+            f"not reach workers that persist, found True"
+        )
+
+
+def _shares_its_epoch(dataset: Any) -> bool:
+    """Whether every worker sees a `set_epoch` in this process, as with those of `datasets`."""
+    values = vars(dataset).values() if hasattr(dataset, "set_epoch") else None
+    return values is None or any(hasattr(v, "is_shared") and v.is_shared() for v in values)
+
+
+def _ended_workers(state: Any) -> frozenset[int]:
+    """Return the workers that had ended in a state of torchdata's loader; none of another state."""
+    snapshot = state.get("_snapshot") if isinstance(state, Mapping) else None
+    workers = snapshot.get("_worker_snapshots", {}) if isinstance(snapshot, Mapping) else {}
+    return frozenset(
+        worker["worker_id"]
+        for worker in workers.values()
+        if (worker["fetcher_state"] or {}).get("fetcher_ended")
+    )
