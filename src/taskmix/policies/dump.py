@@ -28,8 +28,10 @@ class DUMP(StoredPolicy):
 
     Args:
         tasks: the names of the environments.
-        window: the number of latest completions in L_k; whole outcomes are kept.
-        temperature: τ.
+        window: the number of latest completions in L_k, 300 as in the authors' code. Their code
+            keeps exactly 300; here whole outcomes are kept, because an outcome has only the mean
+            of its completions.
+        temperature: τ, 0.1 as in the authors' code.
 
     >>> from taskmix.rng import stream
     >>> policy, rng = DUMP(["solved", "frontier"]), stream(1, "draws")

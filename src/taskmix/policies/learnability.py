@@ -13,15 +13,16 @@ from taskmix.policies.state import ToldDraws
 class Learnability(StoredPolicy):
     """Prefers the environments whose pass rate p has the largest p(1 - p).
 
-    The score of SFL (Rutherford et al. 2024) and of Foster and Foerster (2025), who select prompts
-    of a language model by it: the variance of a reward of 0 or 1. It vanishes for a prompt that is
-    always or never solved, whose completions all have an advantage of 0. Here it is the score of an
-    environment,
+    The score of SFL (Rutherford et al. 2024) and of Foster et al. (2025, arXiv 2502.12272), who
+    prefer prompts of a language model by it: the variance of a reward of 0 or 1. It vanishes for a
+    prompt that is always or never solved, whose completions all have an advantage of 0. Here it is
+    the score of an environment,
 
         π_k = (1 - ε) p_k (1 - p_k) / Σ_j p_j (1 - p_j) + ε/N,
 
     where p_k is a running mean of the rewards of its draws, p_k ← p_k + α (r - p_k), from 1/2. If
-    all p_k are 0 or 1, the distribution is uniform.
+    all p_k are 0 or 1, the distribution is uniform. The running mean, the share that is
+    proportional to the score, and the defaults are ours.
 
     Args:
         tasks: the names of the environments.
