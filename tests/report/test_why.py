@@ -1,7 +1,7 @@
 """Beliefs of policies in words."""
 
 from taskmix.journal import Diagnostics, Opening
-from taskmix.policies import POLICIES, Exp3S, Outcome, Policy, Thompson, Worth
+from taskmix.policies import ADO, POLICIES, Exp3S, Outcome, Policy, Thompson, Worth
 from taskmix.report import History
 from taskmix.report.why import MAX_EVENTS, why
 from taskmix.rng import stream
@@ -49,6 +49,19 @@ def test_a_policy_says_which_task_leads() -> None:
         records.append(Diagnostics(step, policy.diagnostics()))
     sentences = told(policy, records, "exp3s")
     assert "b now has the largest weight" in sentences[-1]
+
+
+def test_ado_says_whose_loss_falls_the_fastest() -> None:
+    policy, rng, records = ADO(["a", "b"], every=100, ignored=10), stream(3, "draws"), []
+    for step in range(1, 801):
+        draw = policy.ask(rng)
+        falls = 2 + 4 * step**-0.5 if step < 300 else 2.2 + 4 * (step - 299) ** -0.05
+        loss = {"a": falls, "b": 3.0 if step < 300 else 3.0 - 0.002 * (step - 300)}[draw.task]
+        policy.tell(Outcome(draw, loss=loss, tokens=1024))
+        if step % 50 == 0:
+            records.append(Diagnostics(step, policy.diagnostics()))
+    sentences = told(policy, records, "ado")
+    assert any("b now has the loss that falls the fastest (" in each for each in sentences)
 
 
 def test_every_belief_that_is_named_is_recorded() -> None:

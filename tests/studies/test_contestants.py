@@ -8,6 +8,7 @@ import pytest
 
 from taskmix.config import RunConfig
 from taskmix.errors import UserError
+from taskmix.journal import Step, read
 from taskmix.studies.compare import compare
 from taskmix.studies.contestants import contestant_config
 from taskmix.training.folder import config_of, finished
@@ -148,3 +149,61 @@ def test_the_comparison_can_be_read_by_other_programs(tmp_path: Path) -> None:
     assert beaten["random"][0] is None
     assert "| digits/left |" in comparison.scores_table().markdown()
     assert "time" in [row[0] for row in comparison.scores_table().rows]
+
+
+def autosem_study(folder: Path, auxiliary: str = "digits/left") -> Path:
+    """Write the result of a study in which two batches of the primary to one were best."""
+    cost = {"steps": 1, "forward": 1, "backward": 1}
+    ratio = {"digits/larger": 2, auxiliary: 1}
+    trial = {"number": 0, "ratio": ratio, "value": 0.5, "pruned": False, "curve": {}, "spent": cost}
+    result = {
+        "primary": "digits/larger",
+        "auxiliaries": [auxiliary],
+        "loss": False,
+        "looks": [],
+        "final": [],
+        "spent": {"selection": cost},
+        "primary_range": [1, 3],
+        "auxiliary_range": [0, 1],
+        "utilities": [],
+        "trials": [trial],
+    }
+    folder.mkdir(parents=True)
+    (folder / "autosem.json").write_text(json.dumps(result))
+    return folder
+
+
+def test_the_ratio_of_an_autosem_study_is_a_contestant_by_its_folder(tmp_path: Path) -> None:
+    folder = str(autosem_study(tmp_path / "studies" / "autosem-larger"))
+    tasks = {"tasks": ["digits/left", "digits/larger", "digits/right"]}
+    ratio = {"digits/left": 1, "digits/larger": 2, "digits/right": 0}
+    config = RunConfig(**RUN | tasks)
+    found = contestant_config(config, folder)
+    assert found.policy == {"name": "cycle", "ratio": ratio, "as": "autosem-larger"}
+    renamed = contestant_config(config, {"as": "found", "policy": folder})
+    assert renamed.policy == {"name": "cycle", "ratio": ratio, "as": "found"}
+    comparison = compare(RUN | tasks, ["random", folder], [1], tmp_path / "study")
+    journal = read(comparison.folders["autosem-larger"][0] / "journal.jsonl")
+    drawn = [record.task for record in journal if isinstance(record, Step)]
+    assert drawn == ["digits/left", "digits/larger", "digits/larger"] * 2
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_folder_without_a_result_is_one_sentence(exists: bool, tmp_path: Path) -> None:
+    folder = tmp_path / "begun"
+    if exists:
+        folder.mkdir()
+    found = "no autosem.json in it" if exists else "no folder of that name"
+    expected = f"begun: expected the folder of a finished AutoSeM study, found {found}$"
+    with pytest.raises(UserError, match=expected):
+        compare(RUN, ["random", str(folder)], [1], tmp_path / "study")
+    assert not (tmp_path / "study").exists()
+
+
+def test_a_ratio_of_other_tasks_is_one_sentence(tmp_path: Path) -> None:
+    folder = autosem_study(tmp_path / "other", auxiliary="glue/rte")
+    expected = (
+        "a ratio of the run file's tasks, digits/larger, digits/left, found one with glue/rte$"
+    )
+    with pytest.raises(UserError, match=expected):
+        contestant_config(RunConfig(**RUN), str(folder))

@@ -1,5 +1,6 @@
 """Workers share one Optuna study: every trial is finished exactly once, whoever is killed."""
 
+import logging
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -11,7 +12,9 @@ import pytest
 pytest.importorskip("optuna")
 
 import optuna
+from rich.console import Console
 
+from taskmix.cli import terminal
 from taskmix.errors import UserError
 from taskmix.studies.shared_study import SharedStudy
 from taskmix.studies.storage import Storage, open_storage
@@ -129,6 +132,27 @@ def test_workers_have_to_agree_on_the_settings(tmp_path: Path) -> None:
     shared(tmp_path).check_settings({"primary": "rte", "trials": 20})
     with pytest.raises(UserError, match="study study: expected trials as it was begun with, 20"):
         shared(tmp_path).check_settings({"primary": "rte", "trials": 15})
+
+
+def warn() -> None:
+    logging.getLogger("taskmix.tasks").warning("%d rows were cut", 7)
+
+
+def test_a_warning_of_several_workers_is_printed_once(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(terminal, "err", Console(stderr=True, markup=False))
+    with terminal.showing(quiet=False, workers=3), helpers(2, warn):
+        warn()
+    assert capfd.readouterr().err == "taskmix: 7 rows were cut\n"
+
+
+def test_the_warnings_of_workers_are_quiet_where_that_is_asked(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with terminal.showing(quiet=True, workers=2), helpers(1, warn):
+        warn()
+    assert capfd.readouterr().err == ""
 
 
 def test_what_cannot_be_sent_to_a_helper_is_said_in_one_sentence() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -146,6 +146,7 @@ class ADO(StoredPolicy):
     """
 
     name = "ado"
+    beliefs: ClassVar[Mapping[str, str]] = {"slopes": "the loss that falls the fastest"}
     _saved = ("_outcomes", "_examples", "_log", "_laws", "_recent", "_mean", "_told")
 
     def __init__(
@@ -230,8 +231,7 @@ class ADO(StoredPolicy):
         return examples, losses[np.maximum(latest, 0)]
 
     def _share(self) -> None:
-        a, _, alpha = np.array(self._laws).T
-        slopes = np.log(np.maximum(alpha, _MIN_EXPONENT)) + a - alpha * np.log(self._examples)
+        slopes = self._log_slopes()
         weights = self._prior * self._recent**self._credit * np.exp(slopes - slopes.max())
         preferred = np.maximum(weights / weights.sum(), self._floor)
         preferred = preferred / preferred.sum()
@@ -239,9 +239,20 @@ class ADO(StoredPolicy):
         self._mean = self._mean + (preferred - self._mean) / (self._outcomes + 1)
         self._probabilities = distribution(mixed, self.name)
 
+    def _log_slopes(self) -> Array:
+        """Return the logarithms of -dL/d(log n), shape `(tasks,)`."""
+        a, _, alpha = np.array(self._laws).T
+        return np.asarray(
+            np.log(np.maximum(alpha, _MIN_EXPONENT)) + a - alpha * np.log(self._examples)
+        )
+
     def diagnostics(self) -> dict[str, Any]:
         laws = zip(self.tasks, self._laws, strict=False)
-        return {"laws": {task: list(law) for task, law in laws}}
+        slopes = np.exp(self._log_slopes()).tolist() if self._laws else []
+        return {
+            "laws": {task: list(law) for task, law in laws},
+            "slopes": dict(zip(self.tasks, slopes, strict=False)),
+        }
 
     def _derive(self, state: Mapping[str, Any]) -> None:
         self._log = [(int(k), float(loss), float(n)) for k, loss, n in self._log]

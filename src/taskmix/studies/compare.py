@@ -70,7 +70,8 @@ def compare(
             and options; the option `as` is the name used in tables, pages and folders. Or mappings
             without a name, with `as` and other settings of the run file: `{"as": "conditioned",
             "model": {"conditional": True}, "policy": "random"}`. Or `"alone"`: each task is
-            trained alone, with an equal part of the budget.
+            trained alone, with an equal part of the budget. Or the folder of a finished AutoSeM
+            study, with a slash in it: the policy `cycle` with the ratio that the study found.
         seeds: the seeds; each gives every contestant the same initial weights and data order.
         out: the folder of the runs.
         baseline: the contestant that the others are compared with, by its name; the first if None.

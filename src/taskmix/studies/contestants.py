@@ -48,7 +48,7 @@ def contestant_config(config: RunConfig, spec: ContestantSpec) -> RunConfig:
     if spec == ALONE:
         return decided_by(config, _ALONE, Path(), "compare")
     if not isinstance(spec, Mapping) or "name" in spec:
-        return decided_by(config, spec, Path(), "compare")
+        return decided_by(config, _decider(spec, config), Path(), "compare")
     changes = dict(spec)
     name = changes.pop("as", None)
     if name is None:
@@ -62,10 +62,36 @@ def contestant_config(config: RunConfig, spec: ContestantSpec) -> RunConfig:
     deciders = [changes.pop(family) for family in FAMILIES if family in changes]
     if len(deciders) > 1:
         raise UserError(f"compare: {name}: expected one decider, found {len(deciders)}")
-    decider = deciders[0] if deciders else config.decider
+    decider = _decider(deciders[0], config) if deciders else config.decider
     values = merged(config.model_dump(), changes)
     decided = decided_by(changed(config, values, f"compare: {name}"), decider, Path(), "compare")
     return changed(decided, {decided.family.key: decided.decider | {"as": name}}, "compare")
+
+
+def _decider(spec: ContestantSpec, config: RunConfig) -> ContestantSpec:
+    """Return the decider; for the folder of an AutoSeM study, the ratio that the study found."""
+    is_folder = isinstance(spec, str) and "/" in spec and not spec.endswith((".yaml", ".yml"))
+    return _found_ratio(Path(spec), config) if is_folder else spec  # type: ignore[arg-type]
+
+
+def _found_ratio(folder: Path, config: RunConfig) -> dict[str, Any]:
+    """Return `cycle` with the ratio of an AutoSeM study; tasks outside the ratio get no batches."""
+    from taskmix.studies.autosem.result import RESULT, read_result
+
+    if not (folder / RESULT).is_file():
+        found = f"no {RESULT} in it" if folder.is_dir() else "no folder of that name"
+        raise UserError(
+            f"compare: {folder}: expected the folder of a finished AutoSeM study, found {found}"
+        )
+    ratio = read_result(folder).ratio
+    for task, batches in ratio.items():
+        if batches and task not in config.task_names:
+            raise UserError(
+                f"compare: {folder}: expected a ratio of the run file's tasks,"
+                f" {', '.join(config.task_names)}, found one with {task}"
+            )
+    batches_of = {task: ratio.get(task, 0) for task in config.task_names}
+    return {"name": "cycle", "ratio": batches_of, "as": _plain(folder.resolve().name)}
 
 
 def merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,15 +1,18 @@
 """The workers of a study: how each starts its runs, and processes that work beside this one."""
 
+import logging
 import multiprocessing
 import os
 import pickle
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from taskmix.errors import TaskmixError, UserError
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from taskmix.training.watching import Watcher
 
 _THREADS = "OMP_NUM_THREADS"
+_LOGGER = logging.getLogger("taskmix")
 
 
 @dataclass(frozen=True)
@@ -78,15 +82,21 @@ def helpers(count: int, work: Callable[..., object], *arguments: Any) -> Iterato
     """Start processes that do the same work as the code inside the context.
 
     Their results are not collected: the code inside the context waits for their runs, finishes the
-    ones that they leave, and so meets any error that stopped them. Leaving the context with an
-    error stops them, with a checkpoint each. Work and arguments have to be picklable.
+    ones that they leave, and so meets any error that stopped them. Their warnings are logged by
+    this process. Leaving the context with an error stops them, with a checkpoint each. Work and
+    arguments have to be picklable.
     """
     processes: list[SpawnProcess] = []
+    readers: list[Thread] = []
     # Outside of runs, too, a signal has to stop the helpers; a run handles signals itself.
     with stoppable(lambda: "stopped; the same command goes on"), _divided_cores(count + 1):
         try:
             # One by one, so that those that were started are stopped if one cannot be.
-            processes.extend(_started(number, work, arguments) for number in range(count))
+            for number in range(count):
+                process, receiver = _started(number, work, arguments)
+                processes.append(process)
+                readers.append(Thread(target=_log_records, args=(receiver,), daemon=True))
+                readers[-1].start()
             yield
         except BaseException:
             for process in processes:
@@ -95,6 +105,8 @@ def helpers(count: int, work: Callable[..., object], *arguments: Any) -> Iterato
         finally:
             for process in processes:
                 process.join()
+            for reader in readers:
+                reader.join()
 
 
 @contextmanager
@@ -115,11 +127,16 @@ def _divided_cores(workers: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _started(number: int, work: Callable[..., object], arguments: Sequence[Any]) -> SpawnProcess:
+def _started(
+    number: int, work: Callable[..., object], arguments: Sequence[Any]
+) -> tuple[SpawnProcess, Connection]:
+    """Start a process; return it, and the end of a pipe that receives its log records."""
     # Spawned, because a forked process inherits torch's threads as locks that nobody releases.
     context = multiprocessing.get_context("spawn")
+    # A pipe for each, because a process that is killed would leave the lock of a shared queue.
+    receiver, sender = context.Pipe(duplex=False)
     process = context.Process(
-        target=_call_work, args=(work, *arguments), name=f"worker-{number + 2}"
+        target=_call_work, args=(sender, work, *arguments), name=f"worker-{number + 2}"
     )
     try:
         process.start()
@@ -128,10 +145,35 @@ def _started(number: int, work: Callable[..., object], arguments: Sequence[Any])
             "workers: expected tasks and a model that can be sent to another process: functions"
             f" and classes of a module, found {error}"
         ) from None
-    return process
+    finally:
+        sender.close()  # the process has its own copy, whose end is that of the records
+    return process, receiver
 
 
-def _call_work(work: Callable[..., object], *arguments: Any) -> None:
+def _log_records(receiver: Connection) -> None:
+    """Log the records of another process until it ends."""
+    with receiver, suppress(EOFError, OSError):
+        while True:
+            _LOGGER.handle(receiver.recv())
+
+
+class _PipeHandler(logging.Handler):
+    """Sends log records to the process that started this one."""
+
+    def __init__(self, sender: Connection) -> None:
+        super().__init__()
+        self._sender = sender
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # As text, because the arguments of a record may not be picklable.
+        record.msg, record.args, record.exc_info = record.getMessage(), None, None
+        with suppress(OSError):  # that process was killed
+            self._sender.send(record)
+
+
+def _call_work(sender: Connection, work: Callable[..., object], *arguments: Any) -> None:
+    _LOGGER.addHandler(_PipeHandler(sender))
+    _LOGGER.propagate = False
     try:
         work(*arguments)
     except TaskmixError as error:
