@@ -85,3 +85,10 @@ def test_many_changes_are_cut_to_the_last() -> None:
     sentences = told(Exp3S(["a", "b"]), records, "exp3s")
     assert len(sentences) == MAX_EVENTS + 1
     assert sentences[0] == f"The last {MAX_EVENTS} of 199 changes:"
+
+
+def test_every_policy_that_records_beliefs_has_words_for_them() -> None:
+    for policy in POLICIES:
+        recorded = policy.diagnostics is not Policy.diagnostics
+        explained = policy.explain.__func__ is not Policy.explain.__func__  # type: ignore[attr-defined]
+        assert policy.beliefs or explained or not recorded, policy.name

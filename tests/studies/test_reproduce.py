@@ -21,6 +21,7 @@ from taskmix.studies.reproduce import (
     store,
 )
 
+ROOT = Path(__file__).parents[2]
 TRAINED = [name for name in recipe_names() if not read_recipe(name).bandit]
 
 
@@ -116,3 +117,10 @@ def test_a_recipe_with_targets_trains_each(tmp_path: Path) -> None:
     ]
     result = reproduce("alphavil/table1", out=tmp_path, seeds=[1], sets=sets)
     assert sorted(result.values["alpha_vil"]) == [1, 1001]
+
+
+def test_the_page_has_the_stored_results() -> None:
+    page = (ROOT / "docs/reproduce.md").read_text()
+    shown = page.split("<!-- results -->\n")[1].split("<!-- end of results -->")[0]
+    stored = Reproductions(read_reproductions(ROOT / "experiments/reproduce/outcomes.jsonl"))
+    assert shown == "".join(table.markdown() for table in stored.tables())

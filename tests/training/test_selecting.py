@@ -7,16 +7,19 @@ import torch
 
 from taskmix import journal
 from taskmix.config import RunConfig
+from taskmix.errors import UserError
 from taskmix.models.build import build
 from taskmix.models.frozen import Frozen
 from taskmix.rng import seed_for
 from taskmix.selection import MTUncertainty, example_scores
 from taskmix.tasks.batches import FROZEN_STATES
 from taskmix.training.assembly import tokenizer_of
+from taskmix.training.checkpoints import Snapshot
 from taskmix.training.engine import Engine
 from taskmix.training.prepare import prepare, resolve
 from taskmix.training.scoring import Scorer
 from taskmix.training.selecting import SelectionDriver
+from taskmix.training.session import check_scores, config_hash
 from taskmix.uncertainty import predictive_samples
 
 WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "under", "mat", "tree", "red", "and", "or"]
@@ -307,3 +310,15 @@ def test_layers_are_themselves_again_also_after_an_exception(make):
         raise KeyboardInterrupt
     assert "forward" not in vars(layer)
     assert not layer._forward_hooks
+
+
+@pytest.mark.parametrize("kinds", [{"classify"}, {"classify", "regress"}])
+def test_only_a_run_of_version_0_1_with_a_regression_is_refused(kinds, tmp_path):
+    config = RunConfig(tasks=["digits/left"], selection="mt_uncertainty")
+    check_scores(tmp_path, config, Snapshot(1, {}, {}, {"config": config_hash(config)}), kinds)
+    old = Snapshot(1, {}, {}, {"config": "of 0.1"})
+    if "regress" not in kinds:
+        check_scores(tmp_path, config, old, kinds)
+        return
+    with pytest.raises(UserError, match=r"begun by taskmix 0\.1, with other scores"):
+        check_scores(tmp_path, config, old, kinds)

@@ -6,7 +6,8 @@ import signal
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 
@@ -119,6 +120,39 @@ def test_wandb_continues_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     in_a_life(lambda: resume_run(folder), -1, monkeypatch)
     runs = {path.name.rpartition("-")[2] for path in (folder / "wandb").glob("offline-run-*")}
     assert runs == {json.loads((folder / "tracking.json").read_text())["id"]}
+
+
+class Unsent:
+    """A tracker whose process ends while it logs the first step."""
+
+    started: ClassVar[list[dict[str, Any]]] = []
+
+    def __init__(self, **options: Any) -> None:
+        self.started.append(options)
+        known = options.get("run_id") or f"run-{len(self.started)}"
+        self.tracker = SimpleNamespace(info=SimpleNamespace(run_id=known))
+
+    def start(self) -> None:
+        pass
+
+    def log(self, values: dict[str, float], step: int) -> None:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("name", "key"), [("mlflow", "run_id"), ("trackio", "name")])
+def test_a_tracked_run_is_continued_if_its_first_process_ends_before_anything_is_sent(
+    name: str, key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from accelerate.tracking import LOGGER_TYPE_TO_CLASS
+
+    monkeypatch.setattr(Unsent, "started", [])
+    monkeypatch.setitem(LOGGER_TYPE_TO_CLASS, name, Unsent)
+    run(config(), tmp_path)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            tracking.Tracking(config(name), tmp_path).send()
+    first, second = Unsent.started
+    assert second[key] == (first[key] if name == "trackio" else "run-1")
 
 
 def test_values_of_records() -> None:

@@ -1,7 +1,7 @@
 """Climb: Thompson sampling on the improvement of the reward."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -40,6 +40,7 @@ class Climb(StoredPolicy):
     """
 
     name = "climb"
+    beliefs: ClassVar = {"utilities": "the highest probability of a rise"}
     needs = frozenset({Rewards()})
     _saved = ("_beliefs", "_latest", "_seen", "_told")
 
@@ -84,7 +85,8 @@ class Climb(StoredPolicy):
 
     def diagnostics(self) -> dict[str, Any]:
         a, b = self._beliefs
-        return {"a": self._named(a), "b": self._named(b)}
+        utilities = self._named(a / (a + b))
+        return {"a": self._named(a), "b": self._named(b), "utilities": utilities}
 
     def _derive(self, state: Mapping[str, Any]) -> None:
         self._share()

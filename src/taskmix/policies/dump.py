@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -44,6 +44,7 @@ class DUMP(StoredPolicy):
     """
 
     name = "dump"
+    beliefs: ClassVar = {"bounds": "the largest upper bound"}
     needs = frozenset({Rewards()})
     _saved = ("_recent", "_counts", "_told")
 

@@ -1,7 +1,7 @@
 """Learnability: prefers environments whose pass rate is neither 0 nor 1."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -41,6 +41,7 @@ class Learnability(StoredPolicy):
     """
 
     name = "learnability"
+    beliefs: ClassVar = {"scores": "the largest p(1 - p)"}
     needs = frozenset({Rewards()})
     _saved = ("_pass_rates", "_told")
 
@@ -88,7 +89,8 @@ class Learnability(StoredPolicy):
         self._probabilities = distribution(mixed, self.name)
 
     def diagnostics(self) -> dict[str, Any]:
-        return {"pass_rates": self._named(self._pass_rates)}
+        scores = self._pass_rates * (1 - self._pass_rates)
+        return {"pass_rates": self._named(self._pass_rates), "scores": self._named(scores)}
 
     def _derive(self, state: Mapping[str, Any]) -> None:
         self._share()

@@ -1,7 +1,7 @@
 """SEC: a bandit on the absolute advantage."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -44,6 +44,7 @@ class SEC(StoredPolicy):
     """
 
     name = "sec"
+    beliefs: ClassVar = {"values": "the largest absolute advantage"}
     needs = frozenset({Rewards()})
     _saved = ("_values", "_told")
 

@@ -17,7 +17,7 @@ from taskmix.files import write_whole
 from taskmix.studies.compare import compare
 from taskmix.studies.contestants import merged
 from taskmix.studies.paired import Difference, differences, p_words
-from taskmix.tables import Column, Row, Table, TableCell, Tabled
+from taskmix.tables import Column, Row, Table, Tabled
 
 if TYPE_CHECKING:
     from taskmix.studies.comparison import Comparison
@@ -229,8 +229,8 @@ class Reproduction(Tabled):
         shown = {name: sum(v.values()) / len(v) for name, v in self.values.items()}
         ours = ", ".join(f"{name} {100 * value:.1f}" for name, value in shown.items())
         paper = ", ".join(f"{name} {value:.1f}" for name, value in recipe.reported.items())
-        hours = f"{self.seconds / 3600:.2f} h" if self.seconds else TableCell("seconds")
-        return [self.name, recipe.claim, paper or None, ours, self.verdict(), hours]
+        minutes = f"{self.seconds / 60:,.1f} min"
+        return [self.name, recipe.claim, paper or None, ours, self.verdict(), minutes]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -3,7 +3,7 @@
 import json
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -129,6 +129,8 @@ class Session:
     def _check(self, snapshot: Snapshot) -> None:
         """Raise unless the checkpoint belongs to this configuration and these data."""
         check_config(self.folder, self.config, snapshot)
+        kinds = {entry.task.kind.name for entry in self.parts.prepared}
+        check_scores(self.folder, self.config, snapshot, kinds)
         for name, content in self.parts.data.items():
             if snapshot.state["data"].get(name) != content:
                 raise UserError(
@@ -352,6 +354,16 @@ def check_config(folder: Path, config: RunConfig, snapshot: Snapshot) -> None:
         raise UserError(
             f"{folder}: its conditioned model was begun by taskmix 0.1, with dropout in frozen "
             "layers; start the run again, or go on with that version"
+        )
+
+
+def check_scores(folder: Path, config: RunConfig, snapshot: Snapshot, kinds: Set[str]) -> None:
+    """Raise if version 0.1 began the run and scored its regressions differently."""
+    is_old = snapshot.state["config"] != config_hash(config)
+    if is_old and config.decider["name"] == "mt_uncertainty" and "regress" in kinds:
+        raise UserError(
+            f"{folder}: its selector was begun by taskmix 0.1, with other scores for a regression; "
+            "start the run again, or go on with that version"
         )
 
 

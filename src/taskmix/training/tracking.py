@@ -61,7 +61,7 @@ class Tracking(Watcher):
             self._position += 1
         if last:
             self._send_step()
-        write_whole(self.folder / TRACKING, json.dumps(self._state))
+        self._save()
 
     def _note(self, record: Record) -> None:
         if isinstance(record, Opening):
@@ -77,11 +77,20 @@ class Tracking(Watcher):
     def _send_step(self) -> None:
         if self._values:
             if not self._trackers:
-                self._trackers = [self._start(spec) for spec in self.config.track]
+                self._start_all()
             for tracker in self._trackers:
                 tracker.log(self._values, step=self._step)
             self._values = {}
         self._state["records"] = max(self._state["records"], self._position)
+
+    def _start_all(self) -> None:
+        # Saved around it: a process that is killed from here on leaves the id to the next one.
+        self._save()
+        self._trackers = [self._start(spec) for spec in self.config.track]
+        self._save()
+
+    def _save(self) -> None:
+        write_whole(self.folder / TRACKING, json.dumps(self._state))
 
     def close(self) -> None:
         for tracker in self._trackers:
