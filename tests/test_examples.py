@@ -157,32 +157,3 @@ def test_the_policy_on_the_page_of_policies_conforms() -> None:
         test = getattr(kit, name)
         if name.startswith("test_") and test.__code__.co_argcount == 1:
             test()
-
-
-def test_the_loop_of_the_readme_runs() -> None:
-    losses = iter(range(1, 100))
-    names: dict[str, Any] = {
-        "budget": 5,
-        "batches": {task: iter(range(9)) for task in ("cola", "rte", "sst2")},
-        "my_train_step": lambda batch: (1 / next(losses), 0.1),
-    }
-    exec(block_with("README.md", "policy.ask(rng)"), names)
-    assert names["draw"].number == 5
-
-
-def test_the_run_on_the_page_of_run_files_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    code = block_with("docs/run-files.md", "digits/left").replace('"steps": 200', '"steps": 2')
-    exec(code, {})
-    assert (tmp_path / "runs/digits/scores.json").exists()
-
-
-def test_public_names_of_the_pages_are_there() -> None:
-    """Snippets of the pages import only what exists."""
-    for page in PAGES:
-        for block in blocks(str(page.relative_to(ROOT))):
-            for line in re.findall(r"^from taskmix\S* import [^(]*$", block, re.M):
-                if "integrations" not in line:  # their libraries are extras
-                    exec(line, {})

@@ -26,6 +26,15 @@ model = torch.nn.Sequential(torch.nn.Linear(5, 16), torch.nn.Tanh(), torch.nn.Li
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 accelerator = Accelerator(cpu=True)
 
+
+def train_step(x, y):
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    accelerator.backward(loss)
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss
+
+
 mixed = Mixed(datasets)  # taskmix
 policy = taskmix.Progress(list(datasets))  # taskmix
 mixer = Mixer(policy, mixed.sizes, 8, seed=1, batches=accelerator.num_processes)  # taskmix
@@ -38,10 +47,7 @@ if checkpoint.exists():
 
 for batch in loader:
     x, y = batch["batch"]
-    loss = torch.nn.functional.cross_entropy(model(x), y)
-    accelerator.backward(loss)
-    optimizer.step()
-    optimizer.zero_grad()
+    loss = train_step(x, y)
     tally.add(batch["draw"], loss, len(x))  # taskmix
     tally.settle()  # taskmix
     if batch["draw"] == options.steps:

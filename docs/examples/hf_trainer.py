@@ -33,25 +33,27 @@ config = LlamaConfig(
     num_attention_heads=2,
     num_key_value_heads=2,
 )
+model = LlamaForCausalLM(config)
+args = TrainingArguments(
+    str(options.out),
+    max_steps=options.steps,
+    per_device_train_batch_size=4,
+    gradient_accumulation_steps=2,
+    eval_strategy="steps",
+    eval_steps=10,
+    save_steps=10,
+    logging_steps=10,
+    metric_for_best_model="worst_loss",  # taskmix
+    load_best_model_at_end=True,
+    lr_scheduler_type="constant",
+    report_to=[],
+    use_cpu=True,
+    dataloader_pin_memory=False,
+)
 
 trainer = MixtureTrainer(  # taskmix
-    model=LlamaForCausalLM(config),
-    args=TrainingArguments(
-        str(options.out),
-        max_steps=options.steps,
-        per_device_train_batch_size=4,
-        gradient_accumulation_steps=2,
-        eval_strategy="steps",
-        eval_steps=10,
-        save_steps=10,
-        logging_steps=10,
-        metric_for_best_model="worst_loss",  # taskmix
-        load_best_model_at_end=True,
-        lr_scheduler_type="constant",
-        report_to=[],
-        use_cpu=True,
-        dataloader_pin_memory=False,
-    ),
+    model=model,
+    args=args,
     train_dataset={"fives": fives, "nineteens": nineteens},  # taskmix
     eval_dataset={"fives": fives, "nineteens": nineteens},
     policy=taskmix.Exp3S(["fives", "nineteens"]),  # taskmix

@@ -24,6 +24,15 @@ torch.manual_seed(1)
 model = torch.nn.Sequential(torch.nn.Linear(5, 16), torch.nn.Tanh(), torch.nn.Linear(16, 2))
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 
+
+def train_step(x, y):
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
 mixed = Mixed(datasets)  # taskmix
 policy = taskmix.Progress(list(datasets))  # taskmix
 mixer = Mixer(policy, mixed.sizes, 8, seed=1, journal=options.out / "journal.jsonl")  # taskmix
@@ -42,11 +51,7 @@ if checkpoint.exists():
     mixer.load_state_dict(saved["mixer"])  # taskmix
 
 for batch in loader:
-    x, y = batch["batch"]
-    loss = torch.nn.functional.cross_entropy(model(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
+    loss = train_step(*batch["batch"])
     mixer.settle(batch["draw"], loss=loss)  # taskmix
     if batch["draw"] == options.steps:
         break

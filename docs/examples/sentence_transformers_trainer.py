@@ -44,21 +44,22 @@ def line() -> str:
 
 pairs = Dataset.from_list([{"anchor": line(), "positive": line()} for _ in range(40)])
 scored = Dataset.from_list([{"a": line(), "b": line(), "score": 0.5} for _ in range(60)])
+args = SentenceTransformerTrainingArguments(
+    str(options.out),
+    max_steps=options.steps,
+    per_device_train_batch_size=4,
+    batch_sampler="no_duplicates",
+    save_steps=10,
+    logging_steps=10,
+    lr_scheduler_type="constant",
+    report_to=[],
+    use_cpu=True,
+    dataloader_pin_memory=False,
+)
 
 trainer = MixtureSentenceTransformerTrainer(  # taskmix
     model=model,
-    args=SentenceTransformerTrainingArguments(
-        str(options.out),
-        max_steps=options.steps,
-        per_device_train_batch_size=4,
-        batch_sampler="no_duplicates",
-        save_steps=10,
-        logging_steps=10,
-        lr_scheduler_type="constant",
-        report_to=[],
-        use_cpu=True,
-        dataloader_pin_memory=False,
-    ),
+    args=args,
     train_dataset={"pairs": pairs, "scored": scored},
     loss={"pairs": MultipleNegativesRankingLoss(model), "scored": CosineSimilarityLoss(model)},
     policy=taskmix.Exp3S(["pairs", "scored"]),  # taskmix

@@ -52,26 +52,28 @@ config = LlamaConfig(
     eos_token_id=1,
     bos_token_id=1,
 )
+model = LlamaForCausalLM(config)
+args = GRPOConfig(
+    str(options.out),
+    max_steps=options.steps,
+    per_device_train_batch_size=8,
+    num_generations=4,
+    max_completion_length=8,
+    save_steps=10,
+    logging_steps=10,
+    learning_rate=1e-3,
+    lr_scheduler_type="constant",
+    report_to=[],
+    use_cpu=True,
+    bf16=False,
+    gradient_checkpointing=False,
+    dataloader_pin_memory=False,
+)
 
 trainer = MixtureGRPOTrainer(  # taskmix
-    model=LlamaForCausalLM(config),
+    model=model,
     reward_funcs={"even": is_even, "long": is_long},  # taskmix
-    args=GRPOConfig(
-        str(options.out),
-        max_steps=options.steps,
-        per_device_train_batch_size=8,
-        num_generations=4,
-        max_completion_length=8,
-        save_steps=10,
-        logging_steps=10,
-        learning_rate=1e-3,
-        lr_scheduler_type="constant",
-        report_to=[],
-        use_cpu=True,
-        bf16=False,
-        gradient_checkpointing=False,
-        dataloader_pin_memory=False,
-    ),
+    args=args,
     train_dataset={"even": even, "long": long},  # taskmix
     processing_class=tokenizer,
     policy=taskmix.SEC(["even", "long"]),  # taskmix

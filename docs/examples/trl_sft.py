@@ -47,25 +47,27 @@ config = LlamaConfig(
     eos_token_id=1,
     bos_token_id=1,
 )
+model = LlamaForCausalLM(config)
+args = SFTConfig(
+    str(options.out),
+    max_steps=options.steps,
+    per_device_train_batch_size=4,
+    packing=True,
+    packing_strategy="wrapped",
+    max_length=24,
+    save_steps=10,
+    logging_steps=10,
+    lr_scheduler_type="constant",
+    report_to=[],
+    use_cpu=True,
+    bf16=False,
+    gradient_checkpointing=False,
+    dataloader_pin_memory=False,
+)
 
 trainer = MixtureSFTTrainer(  # taskmix
-    model=LlamaForCausalLM(config),
-    args=SFTConfig(
-        str(options.out),
-        max_steps=options.steps,
-        per_device_train_batch_size=4,
-        packing=True,
-        packing_strategy="wrapped",
-        max_length=24,
-        save_steps=10,
-        logging_steps=10,
-        lr_scheduler_type="constant",
-        report_to=[],
-        use_cpu=True,
-        bf16=False,
-        gradient_checkpointing=False,
-        dataloader_pin_memory=False,
-    ),
+    model=model,
+    args=args,
     train_dataset={"chat": chat, "code": code},  # taskmix
     processing_class=tokenizer,
     policy=taskmix.Temperature({"chat": 80, "code": 80}, temperature=2.0),  # taskmix

@@ -471,28 +471,3 @@ def test_a_bad_reward_is_one_sentence(tmp_path: Path, returned: Any, sentence: s
 
     with pytest.raises(UserError, match=sentence):
         trainer(tmp_path, reward_funcs=function).train()
-
-
-def test_the_lines_of_the_guide_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (Path(__file__).parents[2] / "docs/grpo.md").read_text()
-    [block] = [each for each in page.split("```python\n")[1:] if "MixtureGRPOTrainer(" in each]
-    code = block.split("```")[0]
-    assert len([line for line in code.splitlines() if line]) <= 12
-    monkeypatch.chdir(tmp_path)
-    sets = data()
-    names = {
-        "model": _with_tokenizer(tmp_path / "model"),
-        "args": GRPOConfig(**settings(tmp_path / "out", save_strategy="no", max_steps=2)),
-        "math": sets["even"],
-        "code": sets["odd"],
-        **dict.fromkeys(("correct", "passes", "short"), parity),
-    }
-    exec(code, names)
-    assert {step.task for step in steps(tmp_path)} <= {"math", "code"}
-    assert len(steps(tmp_path)) == 2
-
-
-def _with_tokenizer(folder: Path) -> str:
-    model().save_pretrained(folder)
-    tokenizer().save_pretrained(folder)
-    return str(folder)
