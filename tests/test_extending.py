@@ -1,4 +1,7 @@
-"""How many files a new policy, signal, kind, weighting or command touches, tests and docs apart."""
+"""How many files a new policy, signal, kind, weighting or command touches, tests and docs apart.
+
+Each is added as a public name of its package, a policy also as `taskmix.NAME`.
+"""
 
 import json
 import os
@@ -40,12 +43,16 @@ class Tree:
         self.touched.add(name)
 
     def call(self, *words: str | Path) -> str:
+        """Run the command line."""
+        return self.python("-m", "taskmix", *words)
+
+    def python(self, *words: str | Path) -> str:
         environment = {
             **os.environ,
             "PYTHONPATH": f"{self.folder}{os.pathsep}{self.folder / 'own'}",
         }
         done = subprocess.run(
-            [sys.executable, "-m", "taskmix", *map(str, words)],
+            [sys.executable, *map(str, words)],
             env=environment,
             cwd=self.folder,
             capture_output=True,
@@ -96,9 +103,13 @@ def test_a_policy_is_one_file_and_its_import(tree: Tree) -> None:
     package = "policies/__init__.py"
     tree.insert(package, "from taskmix.policies.annealed", f"{IMPORT}\n")
     tree.insert(package, "    Random,\n    Aimed", "    Alternate,\n")
+    for names in (package, "__init__.py"):
+        tree.insert(names, '    "Annealed",', '    "Alternate",\n')
+    tree.insert("__init__.py", "        Annealed,", "        Alternate,\n")
     journal = tree.run(RUN + "policy: alternate\n")
     drawn = [record["task"] for record in journal if record["kind"] == "step"]
     assert drawn == ["digits/left", "digits/right"] * 2
+    tree.python("-c", "from taskmix import Alternate")
     assert len(tree.touched) <= 3
 
 
@@ -111,11 +122,13 @@ def test_a_signal_is_a_class_a_field_and_a_meter(tree: Tree) -> None:
         "\n\n@dataclass(frozen=True)\n"
         'class Width(Signal):\n    """The items of the batch: free."""\n',
     )
-    tree.insert("policies/base.py", "    def measured(self)", "    width: int | None = None\n\n")
+    tree.insert("policies/signals.py", "    def measured(self)", "    width: int | None = None\n\n")
+    tree.insert("policies/__init__.py", "    Uncertainty,\n)", "    Width,\n")
+    tree.insert("policies/__init__.py", '    "Worth",', '    "Width",\n')
     tree.insert(
         "training/meters.py",
         "METERS: Mapping",
-        "from taskmix.policies.signals import Width\n\n\n"
+        "from taskmix.policies import Width\n\n\n"
         "class WidthMeter(Meter):\n"
         "    def after(self, signal, step):\n"
         '        return {"width": step.batch.examples}\n\n\n',
@@ -124,7 +137,7 @@ def test_a_signal_is_a_class_a_field_and_a_meter(tree: Tree) -> None:
     assert len(tree.touched) <= 3
     own = ALTERNATE.replace(
         'name = "alternate"',
-        "from taskmix.policies.signals import Width\n    needs = frozenset({Width()})",
+        "from taskmix.policies import Width\n    needs = frozenset({Width()})",
     )
     (tree.folder / "own").mkdir()
     (tree.folder / "own" / "wide.py").write_text(own)
@@ -148,6 +161,7 @@ def test_a_kind_is_one_file_and_its_import(tree: Tree) -> None:
         package, "from taskmix.tasks.kinds.span", "from taskmix.tasks.kinds.smooth import Smooth\n"
     )
     tree.insert(package, "Classify, MultiLabel, Regress,", "Smooth, ")
+    tree.insert(package, '    "Span",', '    "Smooth",\n')
     rows = "".join(f"{text},{label}\n" for text, label in [("good", 1), ("bad", 0)] * 8)
     (tree.folder / "mood.csv").write_text("text,y\n" + rows)
     entry = "{name: mood, kind: smooth, train: mood.csv, dev: mood.csv, text: text, label: y}"
@@ -173,6 +187,7 @@ def test_a_weighting_is_one_file_and_its_import(tree: Tree) -> None:
         package, "from taskmix.weighting.tuners", "from taskmix.weighting.halved import Halved\n"
     )
     tree.insert(package, "AlphaVIL, DIW, DIWEveryTry, Joint, Single)", "Halved, ")
+    tree.insert(package, '    "Joint",', '    "Halved",\n')
     weighting = "{name: halved, target: digits/left, fraction: 0.02}"
     journal = tree.run(RUN.replace("steps: 4", "rounds: 2, steps: 2") + f"weighting: {weighting}\n")
     assert [record["kind"] for record in journal].count("round") == 2

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from taskmix.journal import _RECORDS
-from taskmix.policies.base import MEASURED
+from taskmix.policies.signals import MEASURED
 from taskmix.records import Record
 
 PAGE = (Path(__file__).parents[1] / "docs" / "journal.md").read_text()

@@ -18,8 +18,8 @@ from pydantic import TypeAdapter, ValidationError
 from taskmix.errors import RunInterruptedError, UserError, explain
 from taskmix.families import FAMILIES
 from taskmix.files import parse_json
-from taskmix.policies.base import Outcome
 from taskmix.policies.base import Step as Step
+from taskmix.policies.signals import Outcome
 from taskmix.records import Record, UnitRecord
 from taskmix.selection.base import SelectionStep as SelectionStep
 from taskmix.weighting.base import Round as Round

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from taskmix import Exp3S, Outcome, Random
 from taskmix.policies import QuantileScaler
-from taskmix.policies.base import Draw
+from taskmix.policies.signals import Draw
 from taskmix.rng import stream
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskmix.bandit.environment import Environment
-from taskmix.policies.base import Draw, Outcome, Policy
-from taskmix.policies.signals import DevLosses, DevScore, Skill, Uncertainty
+from taskmix.policies.base import Policy
+from taskmix.policies.signals import DevLosses, DevScore, Draw, Outcome, Skill, Uncertainty
 from taskmix.policies.state import Array
 
 #: The minimum score, so that the loss -log(score) is finite.

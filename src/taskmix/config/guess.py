@@ -23,7 +23,6 @@ SPLITS = {
     "validation": "dev",
     "test": "test",
 }
-SPLIT_ORDER = ("train", "dev", "test")
 LABELS = ("label", "labels", "y", "class", "target", "category", "tag", "score", "rating", "stars")
 Rows = Sequence[Mapping[str, Any]]
 

@@ -14,7 +14,7 @@ import numpy as np
 from taskmix.errors import UserError, unknown
 from taskmix.journal import Journal, Opening, Step
 from taskmix.policies import Draw, Outcome, Policy, Signal
-from taskmix.policies.base import MEASURED, Measured
+from taskmix.policies.signals import MEASURED, Measured
 from taskmix.rng import restore, state_of, stream
 
 log = logging.getLogger(__name__)

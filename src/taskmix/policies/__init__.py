@@ -5,7 +5,7 @@ from taskmix.policies.ado import ADO
 from taskmix.policies.aimed import Aimed
 from taskmix.policies.aioli import Aioli
 from taskmix.policies.annealed import Annealed
-from taskmix.policies.base import Draw, Outcome, Policy
+from taskmix.policies.base import Policy
 from taskmix.policies.climb import Climb
 from taskmix.policies.constant import Fixed, Random, TaskSize, Temperature
 from taskmix.policies.cycle import Cycle
@@ -22,8 +22,10 @@ from taskmix.policies.signals import (
     BatchScore,
     DevLosses,
     DevScore,
+    Draw,
     Gain,
     Loss,
+    Outcome,
     Rewards,
     Signal,
     Skill,

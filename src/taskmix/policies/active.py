@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from taskmix.policies.base import Draw, Outcome, StoredPolicy, distribution
-from taskmix.policies.signals import Signal, Uncertainty
+from taskmix.policies.base import StoredPolicy, distribution
+from taskmix.policies.signals import Draw, Outcome, Signal, Uncertainty
 from taskmix.policies.state import Array
 from taskmix.uncertainty.measure import UncertaintyScore, check_score
 

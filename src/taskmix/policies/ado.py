@@ -8,12 +8,12 @@ import numpy as np
 
 from taskmix.policies.base import (
     LARGEST_LOSS,
-    Outcome,
     StoredPolicy,
     bounded,
     distribution,
     shares_or_uniform,
 )
+from taskmix.policies.signals import Outcome
 from taskmix.policies.state import Array, ToldDraws, saved_probabilities
 from taskmix.run_info import RunInfo
 

@@ -6,16 +6,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from taskmix.policies.base import (
-    LARGEST_LOSS,
-    Draw,
-    Outcome,
-    Policy,
-    bounded,
-    distribution,
-    known_tasks,
-)
-from taskmix.policies.signals import DevLosses, Signal
+from taskmix.policies.base import LARGEST_LOSS, Policy, bounded, distribution, known_tasks
+from taskmix.policies.signals import DevLosses, Draw, Outcome, Signal
 from taskmix.policies.state import Array
 from taskmix.rng import stream
 from taskmix.run_info import RunInfo

@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from taskmix.policies.base import LARGEST_REWARD, Outcome, StoredPolicy, bounded
-from taskmix.policies.signals import Rewards
+from taskmix.policies.base import LARGEST_REWARD, StoredPolicy, bounded
+from taskmix.policies.signals import Outcome, Rewards
 from taskmix.policies.state import Array, ToldDraws
 from taskmix.policies.thompson import probability_largest
 

@@ -5,8 +5,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from taskmix.policies.base import Draw, Outcome, StoredPolicy, bounded, distribution, known_tasks
-from taskmix.policies.signals import Alignment, Signal
+from taskmix.policies.base import StoredPolicy, bounded, distribution, known_tasks
+from taskmix.policies.signals import Alignment, Draw, Outcome, Signal
 from taskmix.run_info import RunInfo
 
 #: Larger inner products and norms of gradients are clipped.

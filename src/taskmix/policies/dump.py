@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from taskmix.policies.base import Outcome, StoredPolicy, bounded
+from taskmix.policies.base import StoredPolicy, bounded
 from taskmix.policies.sec import LARGEST_ADVANTAGE, softmax
-from taskmix.policies.signals import Rewards
+from taskmix.policies.signals import Outcome, Rewards
 from taskmix.policies.state import Array, ToldDraws
 
 #: The largest number of completions that one outcome counts for.

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
-from taskmix.policies.base import Outcome, StoredPolicy, distribution
-from taskmix.policies.signals import Gain
+from taskmix.policies.base import StoredPolicy, distribution
+from taskmix.policies.signals import Gain, Outcome
 from taskmix.policies.state import Array, ToldDraws, saved_probabilities
 from taskmix.rng import restore, state_of, stream
 

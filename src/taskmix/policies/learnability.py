@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from taskmix.policies.base import Outcome, StoredPolicy, bounded, distribution
-from taskmix.policies.signals import Rewards
+from taskmix.policies.base import StoredPolicy, bounded, distribution
+from taskmix.policies.signals import Outcome, Rewards
 from taskmix.policies.state import ToldDraws
 
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from taskmix.policies.base import (
     LARGEST_LOSS,
-    Outcome,
     StoredPolicy,
     bounded,
     distribution,
     shares_or_uniform,
 )
+from taskmix.policies.signals import Outcome
 from taskmix.policies.state import Array, ToldDraws
 from taskmix.run_info import RunInfo
 

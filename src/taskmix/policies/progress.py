@@ -6,9 +6,9 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from taskmix.policies.base import LARGEST_LOSS, LARGEST_REWARD, Outcome, StoredPolicy, bounded
+from taskmix.policies.base import LARGEST_LOSS, LARGEST_REWARD, StoredPolicy, bounded
 from taskmix.policies.lines import FittedLines
-from taskmix.policies.signals import Rewards
+from taskmix.policies.signals import Outcome, Rewards
 from taskmix.policies.state import Array
 
 Of = Literal["likelihood", "loss", "reward"]

@@ -1,7 +1,10 @@
-"""The signals that a policy can request."""
+"""The signals that a policy can request, and the outcome of a draw, which has their values."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
+from taskmix.policies.state import Array
 from taskmix.uncertainty.measure import UncertaintyScore
 
 
@@ -120,3 +123,97 @@ class Uncertainty(Signal):
     passes: int = 8
     examples: int | None = None
     score: UncertaintyScore = "bald"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Draw:
+    """One decision: the task drawn, and the distribution that it was drawn from.
+
+    A policy holds no reference to its draws, so a draw can be saved and restored.
+
+    Args:
+        task: the name of the task.
+        index: its index in `policy.tasks`.
+        probabilities: the distribution of the draw, shape `(tasks,)`, read-only.
+        number: the number of the draw; the first draw of a policy has the number 1.
+    """
+
+    task: str
+    index: int
+    probabilities: Array
+    number: int
+
+    @property
+    def probability(self) -> float:
+        """The propensity: the probability with which this task was drawn."""
+        return float(self.probabilities[self.index])
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """The measurements of a draw, which `Outcome` documents; None where nothing was measured."""
+
+    loss: float | None = None
+    gain: float | None = None
+    score: float | None = None
+    uncertainty: Mapping[str, float] | None = None
+    examples: int | None = None
+    tokens: int | None = None
+    dev_losses: Mapping[str, float] | None = None
+    alignment: float | None = None
+    gradient: float | None = None
+    skill: float | None = None
+    reward: float | None = None
+    spread: float | None = None
+    mute: float | None = None
+    advantage: float | None = None
+    batch_score: float | None = None
+
+    def measured(self) -> dict[str, Any]:
+        """Return the measurements that are not None, as JSON-able values."""
+        values = [(name, getattr(self, name)) for name in MEASURED]
+        return {
+            name: dict(value) if isinstance(value, Mapping) else value
+            for name, value in values
+            if value is not None
+        }
+
+
+MEASURED = tuple(field.name for field in fields(Measured))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _OfDraw:
+    """The first argument of an outcome, before the measurements."""
+
+    draw: Draw
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome(Measured, _OfDraw):
+    """The measurements of a draw. A signal that was not measured is None.
+
+    Args:
+        draw: the draw.
+        loss: the mean negative log-likelihood of the batch before the step.
+        gain: the decrease of the loss on the same batch through the step.
+        score: the dev score, after the step, of the task that the policy's `DevScore` names.
+        uncertainty: the model's uncertainty on each task.
+        examples: the number of examples in the batch.
+        tokens: the number of tokens in the batch without padding; 0 without text. In reinforcement
+            learning, those that were generated.
+        dev_losses: the dev loss of each task after the step.
+        alignment: the inner product of the batch's gradient with the mean dev gradient.
+        gradient: the norm of the batch's gradient after clipping; measured with the alignment.
+        skill: the dev score of the task after the step, relative to a baseline; see `Skill`.
+        reward: the mean reward of the completions; see `Rewards` for this and the following.
+        spread: the mean standard deviation of the rewards within a group.
+        mute: the share of groups whose rewards are all equal.
+        advantage: the mean absolute advantage.
+        batch_score: the score of the batch before the step; see `BatchScore`.
+
+    >>> import numpy as np
+    >>> draw = Draw("rte", 0, np.array([0.25, 0.75]), number=1)
+    >>> Outcome(draw, loss=0.7, examples=16).measured()
+    {'loss': 0.7, 'examples': 16}
+    """

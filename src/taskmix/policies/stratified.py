@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from taskmix.policies.base import Draw, Outcome, Policy
-from taskmix.policies.signals import Signal
+from taskmix.policies.base import Policy
+from taskmix.policies.signals import Draw, Outcome, Signal
 from taskmix.policies.state import Array
 
 #: Sums of probabilities that differ by less count as equal.

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from taskmix.policies.base import Draw, Outcome, Policy
-from taskmix.policies.signals import DevScore, Signal
+from taskmix.policies.base import Policy
+from taskmix.policies.signals import DevScore, Draw, Outcome, Signal
 from taskmix.policies.state import Array, saved_probabilities
 
 #: The dev scores of this many rounds are kept, to compare late scores with.

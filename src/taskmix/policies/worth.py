@@ -7,9 +7,9 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from taskmix.policies.aimed import Aimed
-from taskmix.policies.base import LARGEST_LOSS, Draw, Outcome, bounded, numbers_of
+from taskmix.policies.base import LARGEST_LOSS, bounded, numbers_of
 from taskmix.policies.lines import KinkedLines
-from taskmix.policies.signals import Rewards, Signal, Skill
+from taskmix.policies.signals import Draw, Outcome, Rewards, Signal, Skill
 from taskmix.policies.state import Array
 from taskmix.run_info import RunInfo
 

@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from taskmix.policies.base import Draw, Measured, Outcome, Policy
+from taskmix.policies.base import Policy
 from taskmix.policies.signals import (
     Alignment,
     DevLosses,
     DevScore,
+    Draw,
     Gain,
+    Measured,
+    Outcome,
     Rewards,
     Signal,
     Skill,

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskmix.errors import UserError
-from taskmix.policies.base import Draw, Outcome, Policy
+from taskmix.policies.base import Policy
+from taskmix.policies.signals import Draw, Outcome
 from taskmix.rng import stream
 from taskmix.testing.common import (
     NOT_RESTORED,
