@@ -23,6 +23,7 @@ from taskmix.cli import app
 from taskmix.errors import UserError
 from taskmix.integrations.grpo import MixtureGRPOMixin, MixtureGRPOTrainer
 from taskmix.journal import Step, read
+from taskmix.mixing import PromptLearnability
 from taskmix.policies import Outcome, Policy
 
 SIZES = {"even": 40, "odd": 33, "small": 17}
@@ -116,6 +117,7 @@ def quiet(made: Any) -> Any:
 
 def trainer(folder: Path, **options: Any) -> MixtureGRPOTrainer:
     own = {"decide", "lag", "callbacks", "reward_funcs", "policy", "train_dataset", "eval_dataset"}
+    own |= {"prompts"}
     more = {name: options.pop(name) for name in own & set(options)}
     sets = more.pop("train_dataset", None) or data()
     made = MixtureGRPOTrainer(
@@ -199,8 +201,13 @@ REUSE = {
 
 @pytest.mark.parametrize(
     "options",
-    [*REUSE.values(), {"decide": "prompt", "max_steps": 10, **REUSE["4-2-1"]}],
-    ids=[*REUSE, "prompt"],
+    [
+        *REUSE.values(),
+        {"decide": "prompt", "max_steps": 10, **REUSE["4-2-1"]},
+        {"prompts": "learnability", **REUSE["1-1-2"]},
+        {"prompts": "learnability", "decide": "prompt", "lag": 5, **REUSE["1-2-1"]},
+    ],
+    ids=[*REUSE, "prompt", "learnable prompts", "learnable prompts with a lag"],
 )
 def test_a_training_that_is_killed_in_every_step_equals_one_that_is_not(
     tmp_path: Path, options: dict[str, Any]
@@ -212,6 +219,7 @@ def test_a_training_that_is_killed_in_every_step_equals_one_that_is_not(
     parts.train(resume_from_checkpoint=latest(tmp_path / "parts"))
     assert losses(parts) == losses(whole)
     assert parts.mixer.policy.state_dict() == whole.mixer.policy.state_dict()
+    assert parts.mixer.state_dict()["orders"] == whole.mixer.state_dict()["orders"]
     journals = [(tmp_path / name / "journal.jsonl").read_bytes() for name in ("whole", "parts")]
     assert journals[0] == journals[1]
     for (name, ours), theirs in zip(
@@ -347,6 +355,47 @@ def test_rewards_by_environment_score_only_their_own(tmp_path: Path) -> None:
     assert scores["eval_worst_reward"] == scores["eval_even_reward"]
 
 
+def test_prompts_by_learnability_leave_those_without_a_gradient(tmp_path: Path) -> None:
+    """Prompts of a third of each set are always solved, of another third never."""
+    seen: list[int] = []
+
+    def reward(completions: list[str], number: list[int], **_: Any) -> list[float]:
+        seen.extend(number[::2])
+        kinds = [n % 3 for n in number]
+        return [float(kind == 1 or (kind == 2 and i % 2)) for i, kind in enumerate(kinds)]
+
+    sets = {"even": data({"even": 30})["even"].add_column("number", list(range(30)))}
+    made = trainer(
+        tmp_path,
+        train_dataset=sets,
+        reward_funcs=reward,
+        prompts=PromptLearnability(rate=1.0, epsilon=0.05),
+        max_steps=60,
+        save_strategy="no",
+        learning_rate=0.0,
+    )
+    made.train()
+    # The last batch may still be drawn ahead, so one prompt may lack its rewards.
+    known = made.mixer.orders["even"].state_dict()["pass_rates"]
+    assert all(known[str(n)] == float(n % 3 == 1) for n in set(seen) if n % 3 < 2)
+    # 30 prompts once, then 90 draws, of which 5% and the first few are from all prompts. With
+    # shuffled prompts, 50 or more of 60 draws have a chance below 1e-12.
+    assert sum(n % 3 == 2 for n in seen[60:]) >= 50
+
+
+def test_two_ranks_hold_the_same_pass_rates(tmp_path: Path) -> None:
+    def work() -> None:
+        made = trainer(tmp_path, prompts="learnability", save_strategy="no")
+        made.train()
+        orders = made.mixer.state_dict()["orders"]
+        states: list[Any] = [None, None]
+        dist.all_gather_object(states, orders)
+        assert states[0] == states[1]
+        assert any(order["pass_rates"] for order in orders.values())
+
+    resuming.on_ranks(work)
+
+
 class MixtureRLOOTrainer(MixtureGRPOMixin, RLOOTrainer):
     pass
 
@@ -433,6 +482,11 @@ def test_the_journal_can_be_evaluated(tmp_path: Path) -> None:
         (
             {"steps_per_generation": 16},
             "train_dataset, small: expected at least the 32 prompts of a generation batch",
+        ),
+        ({"prompts": "learnable"}, "prompts: expected learnability, a PromptLearnability or None"),
+        (
+            {"prompts": "learnability", "shuffle_dataset": False},
+            "shuffle_dataset: expected True, as prompts are drawn, found False",
         ),
         ({"decide": "step"}, "decide: expected generation or prompt, found 'step'"),
         ({"reward_funcs": {"even": parity}}, "reward_funcs: expected functions for odd"),

@@ -16,10 +16,20 @@ from trl.trainer.utils import get_callable_name, is_async_callable
 
 from taskmix.config import PolicySpec
 from taskmix.errors import UserError, unknown
-from taskmix.integrations.rollouts import signals_of
+from taskmix.integrations.rollouts import prompt_rewards, signals_of
 from taskmix.integrations.transformers import MixtureMixin
-from taskmix.mixing import Item, ItemOrder, Key, Mixed, Mixer
-from taskmix.policies import Policy, Rewards
+from taskmix.journal import Step
+from taskmix.mixing import (
+    BatchOrder,
+    Item,
+    ItemOrder,
+    Key,
+    LearnabilityOrder,
+    Mixed,
+    Mixer,
+    PromptLearnability,
+)
+from taskmix.policies import Outcome, Policy, Rewards
 
 __all__ = ["MixtureGRPOMixin", "MixtureGRPOTrainer"]
 
@@ -55,6 +65,7 @@ class RolloutMixer(Mixer):
         super().__init__(policy, sizes, batch, **options)
         self.draws, self.generations, self.uses, self.ranks = draws, generations, uses, ranks
         self.used = 0  # forward passes with the current generation batch, before the first one here
+        self._scored: dict[int, list[tuple[int, float | None]]] = {}
 
     def __iter__(self) -> Iterator[list[Key]]:
         blanks = self._blanks + -self.used % self.uses * self.ranks
@@ -72,6 +83,30 @@ class RolloutMixer(Mixer):
             share = len(keys) // self.ranks
             yield from (keys[rank * share : (rank + 1) * share] for rank in range(self.ranks))
             yield from ([] for _ in range((self.uses - 1) * self.ranks))
+
+    def settle_rollout(
+        self, number: int, rewards: Sequence[float | None], **measured: Any
+    ) -> Step | None:
+        """Settle an open draw, with the mean reward of each of its prompts."""
+        items = [item for batch in self._items[number] for item in batch]
+        self._scored[number] = list(zip(items, rewards, strict=True))
+        return self.settle(number, **measured)
+
+    def _tell(self, outcome: Outcome) -> None:
+        super()._tell(outcome)
+        for item, reward in self._scored.pop(outcome.draw.number, []):
+            self.orders[outcome.draw.task].tell(item, reward)
+
+    def state_dict(self) -> dict[str, Any]:
+        scored = {str(number): pairs for number, pairs in self._scored.items()}
+        return super().state_dict() | {"scored": scored}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._scored = {
+            int(number): [(item, reward) for item, reward in pairs]
+            for number, pairs in state.get("scored", {}).items()
+        }
 
     def _settings(self) -> dict[str, Any]:
         generation = [self.draws, self.generations, self.uses, self.ranks]
@@ -122,6 +157,9 @@ class MixtureGRPOMixin(MixtureMixin):
             mapping of its name and options, such as `{"name": "sec", "temperature": 0.1}`.
         decide: "generation" draws once for a generation batch; "prompt" draws the environment of
             each of its prompts.
+        prompts: "learnability", or a `taskmix.mixing.PromptLearnability`, draws the prompts of an
+            environment by their pass rates. None shuffles them, or keeps their order if
+            `shuffle_dataset` is False.
     """
 
     # Of the trainer that comes after it.
@@ -142,10 +180,12 @@ class MixtureGRPOMixin(MixtureMixin):
         train_dataset: Mapping[str, Any],
         policy: PolicySpec,
         decide: Decide = "generation",
+        prompts: Literal["learnability"] | PromptLearnability | None = None,
         **kwargs: Any,
     ) -> None:
         if decide not in ("generation", "prompt"):
             raise UserError(f"decide: expected generation or prompt, found {decide!r}")
+        self._learnability = _learnability(prompts)
         for name in ("collators", "lengths"):
             if kwargs.get(name) is not None:
                 raise UserError(f"{name}: expected None, as TRL collates prompts itself")
@@ -180,7 +220,6 @@ class MixtureGRPOMixin(MixtureMixin):
                     f"batch, found {size}"
                 )
         seed = args.seed if args.data_seed is None else args.data_seed
-        order = ItemOrder if args.shuffle_dataset else _UnshuffledOrder
         draws, uses = prompts // batch, args.steps_per_generation * self.num_iterations
         passes = self._optimizer_steps() * args.gradient_accumulation_steps
         return RolloutMixer(
@@ -193,10 +232,18 @@ class MixtureGRPOMixin(MixtureMixin):
             uses=uses,
             ranks=args.world_size,
             seed=seed,
-            orders={name: order(name, size, batch, seed) for name, size in sizes.items()},
+            orders={name: self._order(name, size, batch, seed) for name, size in sizes.items()},
             journal=options["journal"],
             lag=options["lag"],
         )
+
+    def _order(self, name: str, size: int, batch: int, seed: int) -> BatchOrder:
+        shuffled = self.args.shuffle_dataset
+        if self._learnability is None:
+            return (ItemOrder if shuffled else _UnshuffledOrder)(name, size, batch, seed)
+        if not shuffled:
+            raise UserError("shuffle_dataset: expected True, as prompts are drawn, found False")
+        return LearnabilityOrder(name, size, batch, seed, self._learnability)
 
     def _prepare_outcomes(self, score: Any) -> None:
         if score is not None:
@@ -263,7 +310,8 @@ class MixtureGRPOMixin(MixtureMixin):
                 )
             measured = signals_of(rewards, advantages, self.num_generations)
             measured["tokens"] = sum(lengths)
-            self.mixer.settle(number, examples=len(chosen), **measured)
+            means = prompt_rewards(rewards, self.num_generations)
+            self.mixer.settle_rollout(number, means, examples=len(chosen), **measured)
             self._rollouts.setdefault(task, []).append(measured)
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
@@ -428,6 +476,16 @@ def _checked_function(function: Any, environment: str | None) -> Any:
         return function
     kind = _AsyncRewardFunction if is_async_callable(function) else _RewardFunction
     return kind(function, environment)
+
+
+def _learnability(prompts: Any) -> PromptLearnability | None:
+    if prompts is None or isinstance(prompts, PromptLearnability):
+        return prompts
+    if prompts != "learnability":
+        raise UserError(
+            f"prompts: expected learnability, a PromptLearnability or None, found {prompts!r}"
+        )
+    return PromptLearnability()
 
 
 def _check_prompts(name: str, rows: Any) -> None:

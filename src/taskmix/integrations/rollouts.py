@@ -17,8 +17,7 @@ def signals_of(
     >>> signals_of([1.0, 0.0, 1.0, 1.0], [0.7, -0.7, 0.0, 0.0], group=2)
     {'reward': 0.75, 'spread': 0.3535533905932738, 'mute': 0.5, 'advantage': 0.35}
     """
-    starts = range(0, len(rewards), group)
-    groups = [[r for r in rewards[i : i + group] if not math.isnan(r)] for i in starts]
+    groups = _groups(rewards, group)
     scored = [reward for members in groups for reward in members]
     return {
         "reward": sum(scored) / len(scored),
@@ -27,6 +26,21 @@ def signals_of(
         / len(groups),
         "advantage": sum(map(abs, advantages)) / len(advantages),
     }
+
+
+def prompt_rewards(rewards: Sequence[float], group: int) -> list[float | None]:
+    """Return the mean reward of each prompt, None where no completion has a reward.
+
+    >>> prompt_rewards([1.0, 0.0, math.nan, math.nan], group=2)
+    [0.5, None]
+    """
+    groups = _groups(rewards, group)
+    return [sum(members) / len(members) if members else None for members in groups]
+
+
+def _groups(rewards: Sequence[float], group: int) -> list[list[float]]:
+    starts = range(0, len(rewards), group)
+    return [[r for r in rewards[i : i + group] if not math.isnan(r)] for i in starts]
 
 
 def _deviation(values: Sequence[float]) -> float:

@@ -1,6 +1,7 @@
 """Batch samplers that mix data sets by a policy: the core of every integration."""
 
 from taskmix.mixing.decisions import Decisions
+from taskmix.mixing.learnability import LearnabilityOrder, PromptLearnability
 from taskmix.mixing.mixed import Item, Mixed, collate_by
 from taskmix.mixing.mixer import Key, Mixer, Shard
 from taskmix.mixing.orders import BatchOrder, ItemOrder
@@ -14,8 +15,10 @@ __all__ = [
     "Item",
     "ItemOrder",
     "Key",
+    "LearnabilityOrder",
     "Mixed",
     "Mixer",
+    "PromptLearnability",
     "RandomState",
     "Scorer",
     "Settled",

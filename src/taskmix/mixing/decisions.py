@@ -86,7 +86,10 @@ class Decisions:
                 f"{early[0]} was not settled when draw {self.policy.draws + 1} was asked for"
             )
         for settled in sorted(draw for draw in self._untold if draw <= number):
-            self.policy.tell(self._untold.pop(settled))
+            self._tell(self._untold.pop(settled))
+
+    def _tell(self, outcome: Outcome) -> None:
+        self.policy.tell(outcome)
 
     def due(self, number: int) -> frozenset[Signal]:
         """Return the signals that the policy wants measured for an open draw."""
@@ -128,7 +131,7 @@ class Decisions:
         if self._journal is not None:
             record = self._journal.draw(draw.number if step is None else step, outcome, seconds)
         if self.lag is None:
-            self.policy.tell(outcome)
+            self._tell(outcome)
         else:
             self._untold[draw.number] = outcome
         return record

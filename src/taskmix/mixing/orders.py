@@ -32,6 +32,9 @@ class BatchOrder(Cursor[list[int]]):
     def batches_from(self, epoch: int, place: int) -> Iterator[list[int]]:
         return islice(self.epoch_batches(epoch), place, None)
 
+    def tell(self, item: int, reward: float | None) -> None:
+        """Learn from the mean reward of an item's completions, None if they have no reward."""
+
     def settings(self) -> dict[str, Any]:
         """Return the settings that a saved place depends on."""
         return {}

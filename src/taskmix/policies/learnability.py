@@ -1,13 +1,14 @@
 """Learnability: prefers environments whose pass rate is neither 0 nor 1."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from taskmix.policies.base import StoredPolicy, bounded, distribution
+from taskmix.policies.base import StoredPolicy, distribution
 from taskmix.policies.signals import Outcome, Rewards
-from taskmix.policies.state import ToldDraws
+from taskmix.policies.state import Array, ToldDraws
 
 
 class Learnability(StoredPolicy):
@@ -54,14 +55,7 @@ class Learnability(StoredPolicy):
         highest: float = 1.0,
     ) -> None:
         super().__init__(tasks)
-        if not 0 < rate <= 1 or not 0 < epsilon <= 1:
-            raise ValueError(
-                f"rate, epsilon: expected numbers above 0 and up to 1, found {rate}, {epsilon}"
-            )
-        if not lowest < highest:
-            raise ValueError(
-                f"lowest, highest: expected lowest < highest, found {lowest}, {highest}"
-            )
+        check_settings(rate, epsilon, lowest, highest)
         self._rate = rate
         self._epsilon = epsilon
         self._lowest, self._highest = lowest, highest
@@ -71,22 +65,16 @@ class Learnability(StoredPolicy):
 
     def tell(self, outcome: Outcome) -> None:
         reward, draw = outcome.reward, outcome.draw
-        scaled = (
-            None if reward is None else (reward - self._lowest) / (self._highest - self._lowest)
-        )
-        passed = bounded(scaled, 1.0)
-        if passed is None or not self._told.first(draw.number):
+        if reward is None or not math.isfinite(reward) or not self._told.first(draw.number):
             return
+        passed = pass_share(reward, self._lowest, self._highest)
         rates = self._pass_rates
-        rates[draw.index] += self._rate * (max(passed, 0.0) - rates[draw.index])
+        rates[draw.index] += self._rate * (passed - rates[draw.index])
         self._share()
 
     def _share(self) -> None:
-        scores = self._pass_rates * (1 - self._pass_rates)
-        total = float(scores.sum())
-        shares = scores / total if total > 0 else np.full(len(scores), 1 / len(scores))
-        mixed = (1 - self._epsilon) * shares + self._epsilon / len(scores)
-        self._probabilities = distribution(mixed, self.name)
+        shares = learnability_shares(self._pass_rates, self._epsilon)
+        self._probabilities = distribution(shares, self.name)
 
     def diagnostics(self) -> dict[str, Any]:
         scores = self._pass_rates * (1 - self._pass_rates)
@@ -94,3 +82,34 @@ class Learnability(StoredPolicy):
 
     def _derive(self, state: Mapping[str, Any]) -> None:
         self._share()
+
+
+def check_settings(rate: float, epsilon: float, lowest: float, highest: float) -> None:
+    if not 0 < rate <= 1 or not 0 < epsilon <= 1:
+        raise ValueError(
+            f"rate, epsilon: expected numbers above 0 and up to 1, found {rate}, {epsilon}"
+        )
+    if not lowest < highest:
+        raise ValueError(f"lowest, highest: expected lowest < highest, found {lowest}, {highest}")
+
+
+def learnability_shares(pass_rates: Array, epsilon: float) -> Array:
+    """Return shares proportional to p(1 - p), mixed with uniform ones; uniform if all are 0.
+
+    >>> learnability_shares(np.array([0.5, 0.5, 1.0]), epsilon=0.3).round(2).tolist()
+    [0.45, 0.45, 0.1]
+    """
+    scores = pass_rates * (1 - pass_rates)
+    total = float(scores.sum())
+    shares = scores / total if total > 0 else np.full(len(scores), 1 / len(scores))
+    mixed: Array = (1 - epsilon) * shares + epsilon / len(scores)
+    return mixed
+
+
+def pass_share(reward: float, lowest: float, highest: float) -> float:
+    """Return a reward on the scale from 0, a failure, to 1, a success.
+
+    >>> pass_share(0.5, -1.0, 1.0), pass_share(7.0, -1.0, 1.0)
+    (0.75, 1.0)
+    """
+    return min(max((reward - lowest) / (highest - lowest), 0.0), 1.0)
