@@ -13,7 +13,7 @@ class RunInfo:
         steps: the budget in optimiser steps.
         batch: examples in a batch.
         objective: the tasks that the run is scored on; all if empty.
-        batches: the batches of an epoch of the tasks whose batches are not of `batch` examples.
+        batches: the batches in an epoch, for tasks whose batches do not have `batch` examples.
 
     >>> RunInfo({"rte": 160, "cb": 8}, steps=100, batch=16).epochs
     {'rte': 10.0, 'cb': 100.0}

@@ -46,8 +46,8 @@ class Mixer(Decisions):
         batches: the number of batches of each draw, for example the micro-batches of a step on all
             ranks.
         orders: by task, the order of its batches; shuffled if None.
-        steps: the draws of the training, which a policy that is named may depend on: `aimed` counts
-            epochs by them. If None, those of one epoch of all tasks.
+        steps: the number of draws in the training, for a policy that is given by its name: `aimed`
+            computes the epochs of each task from it. If None, one epoch of all tasks.
 
     >>> import taskmix
     >>> mixer = Mixer(taskmix.Random(["a", "b"]), {"a": 6, "b": 4}, batch=2, seed=2)

@@ -158,10 +158,10 @@ class DirectMethod:
     task means as the model, it equals importance sampling with the observed shares of the tasks as
     propensities, and has the standard error of a stratified mean.
 
-    The mean reward of a task over its draws is its mean over the run only if the task was drawn at
-    a constant rate. If the logger changed, as one that learns does, or if the policy changes, there
-    is no interval, as the value may have a bias of many standard errors; use `DoublyRobust`, which
-    corrects the bias by the propensities.
+    The mean reward over a task's draws estimates its mean reward over the run only if the task was
+    drawn at a constant rate. If the logger learned, or if the policy changes, there is no interval,
+    as the value may have a bias of many standard errors; use `DoublyRobust`, which corrects the
+    bias by the propensities.
 
     Args:
         model: learns the reward r̂ of each task from the sample; by default the task's mean.

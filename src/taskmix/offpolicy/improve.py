@@ -26,7 +26,7 @@ FOLDS = 5
 
 
 class FarPolicyWarning(UserWarning):
-    """The policy differs so much from the logger's that its rewards may differ from the log's."""
+    """The policy differs so much from the logging policy that the logged rewards may mislead."""
 
 
 def improve(

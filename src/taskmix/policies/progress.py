@@ -26,10 +26,10 @@ class Progress(StoredPolicy):
 
         p_k = floor + (1 - N floor) √max(b_k, 0) / Σ_j √max(b_j, 0).
 
-    The square root and the floor serve tasks whose slopes are underestimated, or that begin to rise
-    later or are forgotten while others are drawn. As losses are noisy, the slopes are those of
-    lines fitted by least squares. Until every task has two losses, only tasks with fewer than two
-    are drawn, apart from the floor.
+    The square root and the floor keep three sorts of tasks in the mixture: those whose slopes are
+    underestimated, those that begin to rise later, and those that are forgotten meanwhile.
+    As losses are noisy, the slopes are those of lines fitted by least squares. Until every task has
+    two losses, only tasks with fewer than two are drawn, apart from the floor.
 
     In the paper's bandit this policy beats ORACLE, which knows how many draws each task needs but
     not when it has had them; with noisy losses it still beats RANDOM.

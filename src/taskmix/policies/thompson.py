@@ -133,7 +133,7 @@ class Thompson(Policy):
         primary_prior: the prior of the primary task. The paper calls it "slightly stronger" without
             a number; with one more success, the primary is the most likely first task.
         batches: the number of mini-batches in a round.
-        propensity: computes the probability of each task to have the largest sample, from a and b.
+        propensity: computes, from a and b, the probability that each task has the largest sample.
 
     >>> from taskmix.rng import stream
     >>> policy = Thompson(["rte", "mnli", "noise"], primary="rte", batches=1)

@@ -40,8 +40,8 @@ class Worth(Aimed):
       redistribute their total share by their sizes n_k, p_k ∝ a_k √n_k, separately for the targets
       and the others: tasks that need many examples tend to have large data sets.
 
-    A fraction `watch` of the draws uses a_k. So does a task from its second epoch on, because a low
-    loss may then come from memorised examples.
+    A fraction `watch` of the draws uses a_k. A task always uses it from its second epoch on,
+    because a low loss may then come from memorised examples.
 
     A plateau is not always the end of learning: the loss of a tagger is constant while it predicts
     the most frequent label everywhere. So the share of a slowed task decreases only if its `Skill`

@@ -58,7 +58,7 @@ def write_report(folder: Path | str, baseline: str | None = None) -> Path:
     """Write the report of a run folder, or of a study: all runs below a folder, by decider.
 
     Args:
-        folder: of the run or study.
+        folder: the folder of the run or study.
         baseline: in a study, the decider that the others are compared with; if None, `random`
             where it is one of them, else the first.
     """

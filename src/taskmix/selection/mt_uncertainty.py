@@ -92,7 +92,7 @@ def interval_probabilities(means: Scores, residual: float) -> Scores:
 
 
 class MTUncertainty(Selector):
-    """Trains on the most uncertain candidates, of which each task has the same number.
+    """Trains on the most uncertain of the candidates, to which every task contributes equally.
 
     Pilault et al. (2021), algorithm 1: of b candidates from each task, train on the best b, and
     discard the others. If utilities are equal, the earlier candidate and then the earlier task is

@@ -68,7 +68,7 @@ def from_data(
 ) -> Task:
     """Make a task from a data set, a loss and a score, for a model of your own.
 
-    `collate` makes a batch of a list of examples. The model gets the batch as `part.columns`; its
+    `collate` makes a batch from a list of examples. The model gets the batch as `part.columns`; its
     outputs for the part are passed to `loss` and `score` as `outputs`.
 
     Args:

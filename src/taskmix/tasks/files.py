@@ -86,8 +86,8 @@ def from_files(
             index of the right choice (choose).
         dev: the split on which scores are measured; training needs one.
         test: a split to predict; it may lack the column `label`.
-        kind: the kind of task, by its name or class; or a trained kind, with which a file is not
-            opened before it is read.
+        kind: the kind of task, by its name or class; or the kind of a trained model: its classes
+            are known, so the files are opened only when their rows are read.
         pair: column of the second text, or of the context (span).
         choices: columns of the choices, or the one column of lists of choices (choose).
         separator: the separator of several classes in one text (multilabel); None finds it in the

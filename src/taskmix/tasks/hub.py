@@ -114,12 +114,12 @@ def from_hub(
         text: column of the text; this and all other columns are as in `from_files`.
         label: column of the label; a `ClassLabel` column has the names of the classes too.
         config: name of the data set's configuration.
-        revision: of the data set; None takes the newest, whose hash the run folder keeps.
+        revision: revision of the data set; None takes the newest, whose hash the run folder keeps.
         train: name of the split to train on.
         dev: name of the split on which scores are measured.
         test: name of a split to predict.
-        kind: the kind of task, by its name or class; or a trained kind, with which the data set
-            is not loaded before a split is read.
+        kind: the kind of task, by its name or class; or the kind of a trained model: its classes
+            are known, so the data set is loaded only when its rows are read.
         pair: column of the second text.
         choices: columns of the choices.
         separator: the separator of several classes in one text (multilabel).

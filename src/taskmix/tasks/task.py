@@ -15,7 +15,7 @@ from taskmix.tasks.shapes import NO_LABEL, ColumnMap, Shape, Texts, Words, optio
 class Task:
     """A learning problem: its name, kind, splits and metrics.
 
-    No file is read before a split's rows are.
+    A file is read only when the rows of its split are.
 
     Args:
         name: the task's name in run files, journals and tables.

@@ -63,7 +63,7 @@ def plan(
         config: a `RunConfig`, the same as a mapping, or the path of a run file.
         tasks: tasks made in Python; the configuration refers to them by name.
         cache: the cache folder, for encoded splits above all.
-        watchers: are notified of the progress.
+        watchers: the objects that are notified of the progress.
     """
     python_tasks = by_name(tasks)
     config = configured(config, python_tasks)

@@ -54,7 +54,7 @@ def run(
         resume: resume the run in the folder, if there is one; it must have this configuration. If
             False, a folder that holds a run is an error, unless torchrun has restarted the run.
         cache: the cache folder, for encoded splits above all.
-        watchers: are notified of the progress.
+        watchers: the objects that are notified of the progress.
     """
     folder, python_tasks = Path(folder), by_name(tasks)
     run_config = configured(config, python_tasks)
@@ -116,7 +116,7 @@ def resume_run(
         tasks: the tasks made in Python that were passed to `run`.
         steps: the new total budget, in steps or in rounds of a weighting; unchanged if None.
         cache: the cache folder, for encoded splits above all.
-        watchers: are notified of the progress.
+        watchers: the objects that are notified of the progress.
     """
     folder = Path(folder)
     config = config_of(folder)  # a folder without a run is not locked, and not written to

@@ -17,11 +17,11 @@ from taskmix.weighting.base import (
 
 
 class DIW(Weighting):
-    """Prefers the tasks after which alone the target scores better than after joint training.
+    """Raises the weight of a task if it alone helps the target more than joint training does.
 
     Sivasankaran et al. (2017), as described by Kourdis et al. (2020). In each round, mᵢ is the
     target's dev score after training task i alone, and m its score after joint training with the
-    weights w from the same parameters. If m does not exceed that of the previous round, then
+    weights w from the same parameters. If m does not exceed the m of the previous round, then
     w ← max(floor, w + rate · (mᵢ - m)), and the joint training is repeated. The best try is kept.
 
     So the weights move only after a try that failed, and a round whose first try succeeds leaves

@@ -52,22 +52,22 @@ def autosem(
     Args:
         config: the configuration that the runs share, as `run` takes it; its `budget` is that of a
             run of stage 2, its `seed` that of both stages.
-        primary: one of its tasks.
-        candidates: tasks of it that may help; all others if None.
+        primary: the task of the configuration that the others are to help.
+        candidates: the tasks that may help; all but the primary if None.
         out: the folder of the runs. Workers on several machines share it; without a shared folder,
             a trial whose worker was killed starts again from its beginning.
-        settings: of the study.
-        seeds: of the final trainings, none of them the configuration's; the five that follow it
-            if there are none.
+        settings: the settings of both stages.
+        seeds: the seeds of the final trainings, different from the configuration's; if empty, the
+            five numbers that follow the configuration's seed.
         storage: URL of the Optuna storage; an SQLite file in `out` if None.
         workers: processes on this machine. With more than one, tasks, model and watch are sent to
             other processes: they have to be functions and classes of a module.
         keep_checkpoints: keep the last checkpoint of finished runs, with which they can be
             extended; otherwise only their models are kept.
-        model: makes the user's own module that each run starts from.
+        model: a function that creates your own module, from which each run starts.
         tasks: tasks made in Python.
         cache: the cache folder, for encoded splits above all.
-        watch: makes the watcher of each run from its configuration and a title.
+        watch: a function that creates the watcher of a run from its configuration and a title.
     """
     from taskmix.training.run import configured
 
