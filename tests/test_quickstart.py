@@ -5,7 +5,12 @@ import shutil
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-VERDICTS = ("aimed reached a dev score", "Differences are paired by seed", '"product"')
+VERDICTS = (
+    "An estimate from",
+    "aimed reached a dev score",
+    "Differences are paired by seed",
+    '"product"',
+)
 CONSOLES = runpy.run_path(str(ROOT / "scripts" / "consoles.py"))
 
 

@@ -1,7 +1,7 @@
 """Commands that plan, train and resume a run."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -103,17 +103,26 @@ def plan(
     file: RunFile,
     sets: Sets = None,
     data: DataOption = None,
+    cost: Annotated[
+        bool | None,
+        typer.Option(
+            "--cost/--no-cost",
+            help="Estimate time and disk from a few steps; default: unless the encoder is of the"
+            " hub or a bilstm.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
 ) -> None:
-    """Show how a run would spend its budget on each task, without training."""
+    """Show how a run would spend its budget on each task, and estimate time and disk."""
     from taskmix import config as configs
     from taskmix.training.plan import plan as plan_run
 
     config = configs.load(file, sets or (), data)
     with showing(quiet=as_json) as view:
-        planned = plan_run(config, watchers=[view(config)])
+        planned = plan_run(config, cost=cost, watchers=[view(config)])
     if as_json:
-        print(json.dumps([asdict(task) for task in planned.tasks], indent=2))
+        print(json.dumps(planned.values(), indent=2))
     else:
         print_tables(planned.tables())
 

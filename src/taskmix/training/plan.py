@@ -1,7 +1,7 @@
 """Plans: what a budget means for each task, before it is spent."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from taskmix.policies import Policy
 from taskmix.selection import Selector
 from taskmix.tables import Column, Row, Table, Tabled
 from taskmix.training.assembly import prepare_run
+from taskmix.training.cost import RunCost, can_estimate, estimate_cost, is_cheap
 from taskmix.training.prepare import Prepared, Tasks, by_name, token_batches
 from taskmix.training.run import configured
 from taskmix.training.watching import Watcher, Watchers
@@ -40,11 +41,30 @@ class RunPlan(Tabled):
         tasks: what the budget means for each task.
         config: of the run.
         learns: whether the policy learns from outcomes, so that the shares are those of the start.
+        cost: the estimated cost; None if it was not estimated.
     """
 
     tasks: tuple[Planned, ...]
     config: RunConfig
     learns: bool
+    cost: RunCost | None = None
+
+    def values(self) -> dict[str, Any]:
+        """Return the plan as values that JSON can represent: `taskmix plan --json`."""
+        config = self.config
+        return {
+            "name": config.name,
+            config.family.key: config.decider,
+            "learns": self.learns,
+            "budget": {
+                config.unit: config.length,
+                "batch": config.budget.batch,
+                "tokens": config.budget.tokens,
+                "count": config.budget.count,
+            },
+            "tasks": [asdict(task) for task in self.tasks],
+            "cost": None if self.cost is None else asdict(self.cost),
+        }
 
     def tables(self) -> list[Table]:
         return [_table(self)]
@@ -54,20 +74,28 @@ def plan(
     config: RunConfig | Mapping[str, Any] | str | Path,
     *,
     tasks: Tasks = (),
+    cost: bool | None = None,
     cache: Path | None = None,
     watchers: Sequence[Watcher] = (),
 ) -> RunPlan:
-    """Return how a run would spend its budget on each task; reads the data and trains nothing.
+    """Return how a run would spend its budget on each task, and what it would cost.
+
+    Reads the data, writes nothing, and keeps nothing of the few steps that it times.
 
     Args:
         config: a `RunConfig`, the same as a mapping, or the path of a run file.
         tasks: tasks made in Python; the configuration refers to them by name.
+        cost: whether to build the model and to estimate time and disk from a few steps. By default
+            not for an encoder of the hub, which would be downloaded, and for `bilstm`, whose frozen
+            encoder would pass over all data. A weighting, or a task with data made in Python, has
+            no estimate.
         cache: the cache folder, for encoded splits above all.
         watchers: the objects that are notified of the progress.
     """
     python_tasks = by_name(tasks)
     config = configured(config, python_tasks)
-    run = prepare_run(config, python_tasks, cache=cache, watchers=Watchers(watchers))
+    watching = Watchers(watchers)
+    run = prepare_run(config, python_tasks, cache=cache, watchers=watching)
     sizes = {entry.task.name: len(entry.train) for entry in run.prepared}
     driver = config.family.load_driver()
     examples = driver.expected_examples(run.decider, config, sizes)
@@ -91,7 +119,9 @@ def plan(
     )
     decider = getattr(run.decider, "policy", run.decider)  # which `stratified` draws from
     learns = isinstance(decider, Policy) and type(decider).tell is not Policy.tell
-    return RunPlan(planned, config, learns)
+    wanted = is_cheap(config) if cost is None else cost
+    found = estimate_cost(run, watching) if wanted and can_estimate(run) else None
+    return RunPlan(planned, config, learns, found)
 
 
 def _epoch_size(entry: Prepared, config: RunConfig) -> float:
@@ -134,6 +164,8 @@ def _table(plan: RunPlan) -> Table:
             f"A step scores {scored:,.0f} candidates, {scored / len(planned):,.0f} of each task, "
             f"and trains on {config.budget.batch:,} of them."
         )
+    if plan.cost is not None:
+        notes.append(plan.cost.sentence)
     return Table(columns, rows, notes=tuple(notes))
 
 
