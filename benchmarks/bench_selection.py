@@ -25,7 +25,7 @@ from taskmix.training.assembly import tokenizer_of
 from taskmix.training.engine import Engine
 from taskmix.training.optimizer import trained
 from taskmix.training.prepare import Prepared, prepare, resolve
-from taskmix.training.scoring import LATEST
+from taskmix.training.scoring import RESIDUAL_RATE
 from taskmix.training.selecting import SelectionDriver
 
 TASKS = ["cola", "sst2", "mrpc", "stsb", "rte", "qnli", "mnli", "qqp"]
@@ -97,7 +97,7 @@ class Published:
         kind = self.engine.tasks[part.task].kind
         if kind.name == "regress":
             error = 2 * float(kind.loss(logits, part.columns))
-            self.residuals[part.task] += LATEST * (error - self.residuals[part.task])
+            self.residuals[part.task] += RESIDUAL_RATE * (error - self.residuals[part.task])
         p = kind.distribution(logits, part.columns).double().numpy()
         return example_scores(p[None], residual=self.residuals[part.task])
 
