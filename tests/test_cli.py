@@ -768,6 +768,8 @@ def test_autosem_says_what_helps_in_what_ratio_and_at_what_price(
     assert said.code == 0
     said = taskmix(*words, "--trials", "4", "--seeds", "7,8")
     assert said.code == 0
+    assert said.err.startswith("At most 9 runs with ")
+    assert "Runs that the folder has already are not trained again." in said.err
     assert "utility" in said.out
     assert "steps were spent" in said.out
     page = tmp_path / "study" / "report.html"

@@ -105,4 +105,4 @@ def test_that_nothing_helps_is_said() -> None:
     ratios = [{"p": 1, "x": 0}, {"p": 1, "x": 1}]
     trials = [Tried(k, r, 0.7 - 0.1 * k, False, StageCost(5), {}) for k, r in enumerate(ratios)]
     made = AutosemResult("p", SelectedTasks(("x",)), Search(space, trials), [])
-    assert made.verdict() == "No ratio was better than p alone. 10 steps were spent."
+    assert made.verdict() == "No ratio with x was better than p alone. 10 steps were spent."

@@ -27,6 +27,7 @@ from taskmix.studies.autosem import (
     AutosemResult,
     AutosemSettings,
     FinalRun,
+    PlannedCost,
     Search,
     SelectedTasks,
     StageCost,
@@ -38,6 +39,7 @@ from taskmix.studies.autosem.search import Reporter, nearest, suggested
 from taskmix.training.folder import Scores, config_of, finished
 from taskmix.training.watching import Watcher
 
+NO_COST = StageCost()
 SIZES = Sizes(primary=32, auxiliary=64, dev=40)
 CONFIG = {
     "name": "toy",
@@ -443,9 +445,7 @@ def test_candidates_that_help_are_named() -> None:
         "The ratio p:x is 2:1; 70 steps were spent."
     )
     once = replace(result, runs=runs[:2])
-    assert once.verdict().startswith(
-        "No evidence that a candidate helps p. p with x is 10.0 points"
-    )
+    assert once.verdict().startswith("No evidence that x helps p. p with x is 10.0 points")
 
 
 def test_the_loss_of_the_primary_can_be_the_objective(tmp_path: Path) -> None:
@@ -496,3 +496,41 @@ def test_the_search_finds_that_the_helpful_task_helps(tmp_path: Path) -> None:
 def test_tasks_and_models_made_in_python_can_be_sent_to_workers() -> None:
     sent = pickle.loads(pickle.dumps((auxiliary_tasks(1, SIZES), network(1))))
     assert [task.name for task in sent[0]] == ["primary", *AUXILIARIES]
+
+
+def test_the_most_that_a_study_can_cost_is_known_before_its_first_run(tmp_path: Path) -> None:
+    announced: list[PlannedCost] = []
+
+    def start(config: RunConfig, title: str) -> Watcher:
+        assert announced, f"{title} began first"
+        return Watcher()
+
+    settings = replace(TINY, trial_budget=0.5)
+    result = study(tmp_path, settings, watch=start, announce=announced.append, seeds=[7, 8])
+    [cost] = announced
+    assert cost.stages == {"selection": (1, 30), "search": (6, 6), "final": (4, 12)}
+    assert cost.steps == 30 + 36 + 48
+    assert result.spent["total"].steps <= cost.steps
+    assert cost.sentence() == (
+        "At most 11 runs with 114 steps: selection 1 x 30, search 6 x 6, final 4 x 12."
+    )
+
+
+def test_nothing_is_said_of_a_candidate_that_was_never_tried() -> None:
+    utilities = [utility("p", 2, 2), utility("x", 4, 2), utility("y", 2, 4), utility("z", 1, 1, 0)]
+    selection = SelectedTasks(("x",), utilities)
+    search = Search(RatioSpace("p", ("x",)), [Tried(0, {"p": 1, "x": 0}, 0.5, False, NO_COST, {})])
+    result = AutosemResult("p", selection, search, [])
+    assert result.verdict() == (
+        "Only p alone was tried. No ratio with x or y or z was tried. 0 steps were spent."
+    )
+    [table] = result.utilities_tables()
+    assert table.texts()[-1] == ["z", "–", "–", "0", "not tried"]
+    assert table.texts()[-2][-1] == "no"
+    mixed = replace(
+        search, tried=[*search.tried, Tried(1, {"p": 1, "x": 1}, 0.4, False, NO_COST, {})]
+    )
+    assert replace(result, search=mixed).verdict() == (
+        "No ratio with x was better than p alone. No ratio with y or z was tried. "
+        "0 steps were spent."
+    )

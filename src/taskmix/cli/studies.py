@@ -25,7 +25,7 @@ from taskmix.cli.base import (
     values_of,
 )
 from taskmix.cli.running import print_result
-from taskmix.cli.terminal import busy, out, print_report, print_tables, showing
+from taskmix.cli.terminal import busy, err, out, print_report, print_tables, showing
 from taskmix.errors import UserError
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def autosem(
     """Find which tasks help a primary task and in what ratio, and train with it."""
     from taskmix import config as configs
     from taskmix.report.autosem import write_autosem_report
-    from taskmix.studies.autosem import AutosemSettings
+    from taskmix.studies.autosem import AutosemSettings, PlannedCost
     from taskmix.studies.autosem import autosem as run_study
 
     config = configs.load(file, sets or (), data)
@@ -230,6 +230,12 @@ def autosem(
         without=without,
     )
     names = None if candidates is None else list(map(str, values_of(candidates, "--candidates")))
+    note = " Runs that the folder has already are not trained again." if folder.exists() else ""
+
+    def announce(cost: PlannedCost) -> None:
+        if not quiet:
+            err.print(cost.sentence() + note, soft_wrap=True)
+
     with showing(quiet, workers) as view:
         result = run_study(
             config,
@@ -242,6 +248,7 @@ def autosem(
             workers=workers,
             keep_checkpoints=keep,
             watch=view,
+            announce=announce,
         )
     if quiet:
         out.print(f"{100 * mean(run.value for run in result.finals):.2f}")

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from taskmix.policies import Utility
 from taskmix.report import figures
 from taskmix.report.document import Plot, document, folded, legend, table, tiles, write_page
 from taskmix.report.figures.autosem import MIN_TRIALS, RATIO_MAP, SEARCH_HISTORY, UTILITIES
@@ -25,19 +26,24 @@ def _body(result: AutosemResult) -> list[str | Plot]:
         tiles({f"seed {run.seed}": hundredths(run.value) for run in result.finals}),
         table(result.spent_table()),
         *map(table, result.utilities_tables()),
-        legend(looks(utility.task for utility in result.selection.utilities)),
+        legend(looks(utility.task for utility in _measured(result))),
         *_plots(result),
         folded("Every trial", table(result.trials_table())),
         folded("The final runs", table(result.finals_table())),
     ]
 
 
+def _measured(result: AutosemResult) -> list[Utility]:
+    """Return the utilities without those of tasks that had no round, which are the prior's."""
+    return [utility for utility in result.selection.utilities if utility.pulls]
+
+
 def _plots(result: AutosemResult) -> list[Plot]:
     # A training that diverged has no value to draw.
     search = replace(result.search, tried=[t for t in result.search.tried if not t.diverged])
     made = []
-    if result.selection.utilities:
-        made.append(Plot(UTILITIES, figures.utilities(result.selection.utilities)))
+    if measured := _measured(result):
+        made.append(Plot(UTILITIES, figures.utilities(measured)))
     made.append(Plot(SEARCH_HISTORY, figures.search_history(search)))
     if len(search.tried) >= MIN_TRIALS:
         made.append(Plot(RATIO_MAP, panels=figures.ratio_map(search)))

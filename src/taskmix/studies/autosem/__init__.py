@@ -3,13 +3,14 @@
 from taskmix.studies.autosem.pipeline import autosem
 from taskmix.studies.autosem.result import AutosemResult, read_result
 from taskmix.studies.autosem.search import Search, Tried
-from taskmix.studies.autosem.settings import AutosemSettings, StageCost
+from taskmix.studies.autosem.settings import AutosemSettings, PlannedCost, StageCost
 from taskmix.studies.autosem.stages import FinalRun, SelectedTasks
 
 __all__ = [
     "AutosemResult",
     "AutosemSettings",
     "FinalRun",
+    "PlannedCost",
     "Search",
     "SelectedTasks",
     "StageCost",

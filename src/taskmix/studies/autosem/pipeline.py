@@ -9,7 +9,13 @@ from taskmix.config import RunConfig
 from taskmix.files import write_whole
 from taskmix.studies.autosem.result import RESULT, AutosemResult
 from taskmix.studies.autosem.search import search_ratios
-from taskmix.studies.autosem.settings import AutosemSettings, Plan, checked_plan
+from taskmix.studies.autosem.settings import (
+    AutosemSettings,
+    Plan,
+    PlannedCost,
+    checked_plan,
+    planned_cost,
+)
 from taskmix.studies.autosem.stages import select, train_finals
 from taskmix.studies.looks import record_look
 from taskmix.studies.storage import default_url, open_storage
@@ -40,6 +46,7 @@ def autosem(
     tasks: "Sequence[Task] | Mapping[str, Task]" = (),
     cache: Path | None = None,
     watch: "Callable[[RunConfig, str], Watcher] | None" = None,
+    announce: Callable[[PlannedCost], None] | None = None,
 ) -> AutosemResult:
     """Find the tasks that help a primary task and their mixing ratio, and train with it.
 
@@ -68,6 +75,8 @@ def autosem(
         tasks: tasks made in Python.
         cache: the cache folder, for encoded splits above all.
         watch: a function that creates the watcher of a run from its configuration and a title.
+        announce: a function that is called before the first run with the most that the study can
+            cost.
     """
     from taskmix.training.run import configured
 
@@ -87,6 +96,8 @@ def autosem(
     )
     with open_storage(plan.storage):  # before anything is written
         folder.mkdir(parents=True, exist_ok=True)
+    if announce is not None:
+        announce(planned_cost(plan))
     with helpers(workers - 1, run_stages, plan):
         result = run_stages(plan)
     text = result.search.best.ratio_text

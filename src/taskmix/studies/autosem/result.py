@@ -109,7 +109,7 @@ class AutosemResult:
         """Return whether candidates help, in what ratio, on what evidence and at what price."""
         cost = f"{self.spent['total'].steps:,} steps were spent."
         if not self._mixed:
-            return f"No ratio was better than {self.primary} alone. {cost}"
+            return f"{self._no_better_ratio()}{self._untried()} {cost}"
         mixture = f"{self.primary} with {' and '.join(self._mixed)}"
         ratio = f"The ratio {':'.join(self.ratio)} is {self.search.best.ratio_text}; {cost}"
         difference = self.difference
@@ -118,8 +118,27 @@ class AutosemResult:
             evidence = f"{count} final trainings of {mixture} or alone diverged."
         else:
             evidence = verdict({mixture: difference}, f"{self.primary} alone", self._unit).sentence
-        doubt = "" if self.helpful else f"No evidence that a candidate helps {self.primary}. "
-        return f"{doubt}{evidence} {ratio}"
+        named = f"{' and '.join(self._mixed)} {'helps' if len(self._mixed) == 1 else 'help'}"
+        doubt = "" if self.helpful else f"No evidence that {named} {self.primary}. "
+        return f"{doubt}{evidence}{self._untried()} {ratio}"
+
+    def _no_better_ratio(self) -> str:
+        ratios = [trial.ratio for trial in self.search.tried if not trial.diverged]
+        tried = [task for task in self.selection.auxiliaries if any(r[task] for r in ratios)]
+        if not tried:
+            return f"Only {self.primary} alone was tried."
+        return f"No ratio with {' or '.join(tried)} was better than {self.primary} alone."
+
+    def _untried(self) -> str:
+        """Return a sentence on the candidates that no trial had a part of."""
+        known = [utility.task for utility in self.selection.utilities]
+        mixed = {task for trial in self.search.tried for task, n in trial.ratio.items() if n}
+        untried = [
+            task
+            for task in dict.fromkeys((*self.selection.auxiliaries, *known))
+            if task not in mixed and task != self.primary
+        ]
+        return f" No ratio with {' or '.join(untried)} was tried." if untried else ""
 
     def spent_table(self) -> Table:
         """Return what each stage cost."""
@@ -141,6 +160,8 @@ class AutosemResult:
         marks = {self.primary: "primary"} | dict.fromkeys(self.selection.auxiliaries, "yes")
         rows: list[Row] = [
             [u.task, u.mean, f"{u.low:.2f} to {u.high:.2f}", u.pulls, marks.get(u.task, "no")]
+            if u.pulls
+            else [u.task, None, None, 0, marks.get(u.task, "not tried")]
             for u in self.selection.utilities
         ]
         return [Table(columns, rows)] if rows else []

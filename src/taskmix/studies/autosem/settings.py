@@ -186,6 +186,46 @@ class Plan:
         return changed(config, values, "autosem")
 
 
+@dataclass(frozen=True)
+class PlannedCost:
+    """The most that a study can cost.
+
+    Args:
+        stages: by stage, its greatest number of runs and the steps of each.
+    """
+
+    stages: Mapping[str, tuple[int, int]]
+
+    @property
+    def runs(self) -> int:
+        """The greatest number of runs."""
+        return sum(runs for runs, _ in self.stages.values())
+
+    @property
+    def steps(self) -> int:
+        """The greatest number of steps, of all runs together."""
+        return sum(runs * steps for runs, steps in self.stages.values())
+
+    def sentence(self) -> str:
+        """Return the runs and steps of each stage, and of all.
+
+        >>> PlannedCost({"selection": (1, 2000), "search": (20, 500)}).sentence()
+        'At most 21 runs with 12,000 steps: selection 1 x 2,000, search 20 x 500.'
+        """
+        stages = (f"{name} {runs} x {steps:,}" for name, (runs, steps) in self.stages.items())
+        return f"At most {self.runs} runs with {self.steps:,} steps: {', '.join(stages)}."
+
+
+def planned_cost(plan: Plan) -> PlannedCost:
+    """Return the most that a study can cost, before it starts."""
+    settings, steps = plan.settings, plan.config.length
+    trial = plan.trial_config(dict.fromkeys((plan.primary, *plan.candidates), 1)).length
+    stages = {"search": (settings.trials, trial), "final": (2 * len(plan.seeds), steps)}
+    if settings.without != "selection":
+        stages = {"selection": (1, plan.selection_config().length), **stages}
+    return PlannedCost(stages)
+
+
 def _with_steps(config: RunConfig, steps: int) -> RunConfig:
     budget = config.budget.model_copy(update={"steps": steps})
     return changed(config, {"budget": budget.model_dump()}, "autosem")
