@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from taskmix.errors import UserError
+from taskmix.studies.autosem import AutosemSettings
 from taskmix.studies.contestants import contestant_config
 from taskmix.studies.reproduce import (
     LEFT_OUT,
@@ -20,6 +22,7 @@ from taskmix.studies.reproduce import (
     reproduce,
     store,
 )
+from taskmix.studies.reproduce.cost import cost_of
 
 ROOT = Path(__file__).parents[2]
 TRAINED = [name for name in recipe_names() if not read_recipe(name).bandit]
@@ -29,19 +32,33 @@ TRAINED = [name for name in recipe_names() if not read_recipe(name).bandit]
 @pytest.mark.parametrize("name", TRAINED)
 def test_every_recipe_is_a_valid_comparison(name: str, scale: ScaleName) -> None:
     recipe = read_recipe(name)
-    for target in recipe.targets or ("",):
-        config = recipe.config(scale, target)
-        for spec in recipe.contestants_of(scale, target).values():
-            if "learned_from" not in spec:
-                contestant_config(config, spec)
+    assert cost_of(recipe, scale).runs > 0
+    configs = [
+        recipe.config(scale, target, panel)
+        for target in recipe.targets or ("",)
+        for panel in recipe.panels_of(scale)
+    ]
+    if recipe.autosem is not None:
+        for name_, spec in recipe.contestants.items():
+            if spec != "alone":
+                AutosemSettings(**recipe.autosem_settings(scale, name_))
+    elif recipe.scale(scale).adapt is None:
+        for config in configs:
+            for spec in recipe.contestants_of(scale).values():
+                if spec == "alone" or "learned_from" not in spec:
+                    contestant_config(config, spec)
 
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_rules_and_reported_values_name_contestants(name: str) -> None:
     recipe = read_recipe(name)
     named = {n for rule in recipe.rules for n in (rule.contestant, rule.against)}
-    assert named | set(recipe.reported) <= set(recipe.contestants)
+    contestants = {re.split("[,:] ", series)[0] for series in named | set(recipe.reported)}
+    zero_shot = recipe.paper.adapt is not None and 0 in recipe.paper.adapt.fractions
+    tasks = {"random", *recipe.config("paper").task_names} if zero_shot else set()
+    assert contestants <= {*recipe.contestants, *tasks}
     assert set(recipe.paper.contestants) <= set(recipe.contestants)
+    assert {n for of in recipe.measures.values() for n in of} <= set(recipe.contestants)
 
 
 def test_the_list_has_every_recipe_and_the_reasons_for_those_left_out() -> None:
@@ -55,7 +72,7 @@ def test_an_unknown_recipe_is_one_sentence() -> None:
     with pytest.raises(UserError, match="camtl/tabel1"):
         read_recipe("camtl/tabel1")
     with pytest.raises(UserError, match="there is no recipe"):
-        read_recipe("camtl/figure7")
+        read_recipe("camtl/table7")
 
 
 def test_the_bandit_of_figure_1_runs_and_is_stored(tmp_path: Path) -> None:
@@ -83,14 +100,16 @@ def values(**means: float) -> dict[str, dict[int, float]]:
 def test_a_verdict_follows_from_the_rules() -> None:
     claimed = values(random=0.7, task_size=0.6, exp3s=0.7, counterfactual=0.8)
     other = values(random=0.7, task_size=0.6, exp3s=0.7, counterfactual=0.65)
+    for each in (claimed, other):
+        each.update({f"counterfactual: glue/{t}": v for t, v in values(mnli=0.3, rte=0.1).items()})
     few = {name: {0: of_name[0]} for name, of_name in claimed.items()}
     verdicts = [
         Reproduction("counterfactual/table1", "small", each, 60.0).verdict()
         for each in (claimed, other, few)
     ]
     assert verdicts == [
-        "reproduced: 3 of 3 rules hold",
-        "not reproduced: 2 of 3 rules hold",
+        "reproduced: 4 of 4 rules hold",
+        "not reproduced: 3 of 4 rules hold",
         "not comparable: too few seeds for a test",
     ]
 
@@ -104,7 +123,10 @@ def test_a_recipe_with_a_learned_contestant_trains(tmp_path: Path) -> None:
         "evaluate={examples: 8, every: 8}",
     ]
     result = reproduce("counterfactual/table1", out=tmp_path, seeds=[1, 2], sets=sets)
-    assert list(result.values) == list(read_recipe("counterfactual/table1").contestants)
+    scores = [series for series in result.values if ":" not in series]
+    assert scores == list(read_recipe("counterfactual/table1").contestants)
+    learned = [result.values[f"counterfactual: glue/{task}"][1] for task in ("rte", "mrpc")]
+    assert sum(learned) == pytest.approx(1)
     assert all(sorted(by_seed) == [1, 2] for by_seed in result.values.values())
 
 

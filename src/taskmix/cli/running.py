@@ -43,9 +43,10 @@ def run(
     """
     from taskmix import config as configs
     from taskmix.training.folder import put_aside
+    from taskmix.training.run import configured
     from taskmix.training.run import run as run_config
 
-    config = configs.load(file, sets or (), data)
+    config = configured(configs.load(file, sets or (), data))
     folder = to or Path("runs") / config.name
     if force and not go_on and launched().rank == 0:
         aside = put_aside(folder)

@@ -77,6 +77,8 @@ def _apply(values: dict[str, Any], change: str) -> None:
             raise UserError(f"--set {change}: {part} is not a mapping")
         values = below
     values[last] = value
+    if key == "budget.steps":
+        values.pop("epochs", None)
 
 
 def _absolute(values: dict[str, Any], base: Path) -> dict[str, Any]:

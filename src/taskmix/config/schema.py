@@ -31,6 +31,8 @@ class Budget(Section):
 
     Args:
         steps: optimiser steps.
+        epochs: instead of `steps`, passes over the training rows of all tasks together; the run
+            counts the rows and sets `steps` from them.
         rounds: rounds of a weighting, instead of steps.
         batch: examples in a step.
         tokens: instead of `batch`, the approximate number of tokens in a step, so that texts of
@@ -43,6 +45,7 @@ class Budget(Section):
     """
 
     steps: int = Field(default=1000, ge=1)
+    epochs: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     rounds: int = Field(default=10, ge=1)
     batch: int = Field(default=16, ge=1)
     tokens: int | None = Field(default=None, ge=1)
@@ -53,6 +56,8 @@ class Budget(Section):
     def _tokens_are_counted_in_steps(self) -> "Budget":
         if self.tokens is not None and self.count != "steps":
             raise ValueError(f"count: expected steps beside tokens, found {self.count}")
+        if self.tokens is not None and self.epochs is not None:
+            raise ValueError(f"epochs: expected batch with it, found tokens={self.tokens}")
         return self
 
 
@@ -307,6 +312,12 @@ class RunConfig(_Deciders):  # type: ignore[misc]
     def _only_a_policy_counts_tokens(self) -> "RunConfig":
         if self.budget.tokens is not None and self.family.key != "policy":
             raise ValueError(f"budget.tokens: expected a policy with it, found a {self.family.key}")
+        return self
+
+    @model_validator(mode="after")
+    def _only_steps_come_from_epochs(self) -> "RunConfig":
+        if self.budget.epochs is not None and self.unit != "steps":
+            raise ValueError(f"budget.epochs: expected steps, found a {self.family.key}'s rounds")
         return self
 
     @model_serializer(mode="wrap")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from taskmix.config import NamedTask, RunConfig, changed, task_entry
+from taskmix.config import NamedTask, RunConfig, changed, task_entry, with_sets
 from taskmix.errors import UserError, unknown
 from taskmix.tables import Column, Row, Table, Tabled, hundredths
 
@@ -91,7 +91,6 @@ def adapt(
         cache: the cache folder.
         watchers: are notified of the run's progress.
     """
-    from taskmix.config.overrides import with_sets
     from taskmix.training.folder import MODEL, config_of, finished
     from taskmix.training.run import run
 
@@ -103,8 +102,7 @@ def adapt(
             f"{folder}: expected a task-conditioned model, trained with `model: {{conditional: "
             "true}`, found a plain one"
         )
-    config = with_sets(_adapted_config(before, task, data), sets)
-    config = changed(config, {"tasks": [_with_fraction(config, fraction)]}, "adapt")
+    config = adapted_config(before, task, fraction, sets, data)
     row, head, table = RANDOM, None, []
     if source != RANDOM or fraction == 0:
         probe = _load_probe(folder, config, cache)
@@ -123,8 +121,12 @@ def adapt(
     return Adapted(row, head, table, scores)
 
 
-def _adapted_config(
-    before: RunConfig, task: str | Mapping[str, Any], data: str | None
+def adapted_config(
+    before: RunConfig,
+    task: str | Mapping[str, Any],
+    fraction: float = 1.0,
+    sets: Sequence[str] = (),
+    data: str | None = None,
 ) -> RunConfig:
     """Return the configuration of the new run: the settings of the first, and one task."""
     if not isinstance(task, str | Mapping):
@@ -142,7 +144,8 @@ def _adapted_config(
     }
     if data is not None:
         values["data"] = str(Path(data).resolve())
-    return changed(before, values, "adapt")
+    config = with_sets(changed(before, values, "adapt"), sets)
+    return changed(config, {"tasks": [_with_fraction(config, fraction)]}, "adapt")
 
 
 def _with_fraction(config: RunConfig, fraction: float) -> Any:

@@ -163,7 +163,7 @@ def _gathered(results: Sequence[Result], baseline: str, shared: RunConfig, out: 
         elif name != ALONE or len(parts) == len(shared.tasks):
             runs.setdefault(name, []).append(merged_runs(parts, shared.objective))
             seeds.setdefault(name, []).append(seed)
-            seconds.setdefault(name, []).append(sum(_seconds(job.folder) for job, _ in of_run))
+            seconds.setdefault(name, []).append(sum(run_seconds(job.folder) for job, _ in of_run))
             if name != ALONE:
                 folders.setdefault(name, []).append(of_run[0][0].folder)
     if not runs:
@@ -176,7 +176,8 @@ def _gathered(results: Sequence[Result], baseline: str, shared: RunConfig, out: 
     return Comparison(runs, folders, against, shared.objective, seeds, looks, diverged, seconds)
 
 
-def _seconds(folder: Path) -> float:
+def run_seconds(folder: Path) -> float:
+    """Return the seconds that a run took, from its journal."""
     path = folder / JOURNAL
     records = read_latest(path) if path.exists() else []
     return sum(getattr(record, "seconds", None) or 0.0 for record in records)

@@ -24,6 +24,7 @@ from taskmix.offpolicy.curves import (
 from taskmix.studies.improve import write_policy
 from taskmix.studies.workers import Runner, check_same_settings
 from taskmix.tables import Column, Row, Table, TableCell, Tabled, hundredths
+from taskmix.training.prepare import with_steps, without_epochs
 
 if TYPE_CHECKING:
     from taskmix.training.watching import Watcher
@@ -155,6 +156,7 @@ def tune(
     if config.family.key == "weighting":
         raise UserError("tune: expected a run file with a policy or a selector, found a weighting")
     settings, runner = settings or TuneSettings(), Runner(watch=watch)
+    config = without_epochs(with_steps(config))
     _check_settings(out / SETTINGS, settings)
     pilot = config
     if settings.pilot_steps is not None:

@@ -45,8 +45,9 @@ class Runner:
         self, config: "RunConfig", folder: Path, title: str, watchers: "Sequence[Watcher]" = ()
     ) -> "Finished":
         """Train, resume the run in the folder, or return the scores of a finished one."""
-        from taskmix.training.run import run
+        from taskmix.training.run import configured, run
 
+        config = configured(config, self.tasks)
         view = [self.watch(config, title)] if self.watch is not None else []
         finished = run(
             config,

@@ -94,7 +94,7 @@ def extend(folder: Path | str, length: int) -> None:
             raise UserError(
                 f"{folder}: expected a run with a checkpoint, found none; start another run"
             )
-        budget = config.budget.model_dump(exclude_none=True) | {unit: length}
+        budget = config.budget.model_dump(exclude={"epochs"}, exclude_none=True) | {unit: length}
         longer = changed(config, {"budget": budget}, "budget")
         line = line_of(
             Extended(snapshot.step, longer.budget.model_dump(exclude={"count"}, exclude_none=True))

@@ -1,6 +1,7 @@
 """The tasks of a run: from the entries of a run file to encoded items."""
 
 import logging
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -224,6 +225,28 @@ def run_info_before(
         else:
             sizes[task.name] = rows_of(source, cache)
     return _run_info(config, sizes)
+
+
+def with_steps(
+    config: RunConfig, python_tasks: PythonTasks | None = None, cache: Path | None = None
+) -> RunConfig:
+    """Return the configuration with the steps of `budget.epochs`, if it has them."""
+    budget = config.budget
+    if budget.epochs is None:
+        return config
+    rows = sum(run_info_before(config, python_tasks, cache).sizes.values())
+    steps = max(1, math.ceil(budget.epochs * rows / budget.batch))
+    with_them: RunConfig = config.model_copy(
+        update={"budget": budget.model_copy(update={"steps": steps})}
+    )
+    return with_them
+
+
+def without_epochs(config: RunConfig) -> RunConfig:
+    """Return the configuration with a fixed number of steps, whatever its tasks."""
+    budget = config.budget.model_copy(update={"epochs": None})
+    fixed: RunConfig = config.model_copy(update={"budget": budget})
+    return fixed
 
 
 def _run_info(config: RunConfig, sizes: Mapping[str, int]) -> RunInfo:

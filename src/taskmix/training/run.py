@@ -24,7 +24,7 @@ from taskmix.training.folder import (
     locked,
 )
 from taskmix.training.launch import launched
-from taskmix.training.prepare import Tasks, by_name
+from taskmix.training.prepare import Tasks, by_name, with_steps
 from taskmix.training.ranks import Ranks, joined
 from taskmix.training.session import Session
 from taskmix.training.stopping import stoppable
@@ -138,13 +138,17 @@ def resume_run(
 
 
 def configured(config: RunConfig | Mapping[str, Any] | str | Path, tasks: Tasks = ()) -> RunConfig:
-    """Return the configuration; a mapping without tasks gets the tasks made in Python."""
-    if isinstance(config, RunConfig):
-        return config
+    """Return the configuration, with the steps of its epochs.
+
+    A mapping without tasks gets the tasks made in Python.
+    """
+    python_tasks = by_name(tasks)
     if isinstance(config, (str, Path)):
-        return load(Path(config))
-    names = list(by_name(tasks))
-    return parse({"tasks": names, **config} if names else config, "config")
+        config = load(Path(config))
+    elif not isinstance(config, RunConfig):
+        names = list(python_tasks)
+        config = parse({"tasks": names, **config} if names else config, "config")
+    return with_steps(config, python_tasks)
 
 
 def _check_same(config: RunConfig, folder: Path) -> None:

@@ -97,7 +97,7 @@ class Session:
             dict(self._info.sizes),
             self.config.seed,
             self.config.decider,
-            self.config.budget.model_dump(exclude={"count"}, exclude_none=True),
+            self.config.budget.model_dump(exclude={"count", "epochs"}, exclude_none=True),
             self.config.family.key,
             count=self.config.budget.count,
             objective=list(self._info.objective) or None,

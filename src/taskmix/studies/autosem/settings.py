@@ -12,6 +12,7 @@ from taskmix.journal import Evaluation, read_latest
 from taskmix.records import UnitRecord
 from taskmix.studies.workers import Runner
 from taskmix.training.folder import JOURNAL
+from taskmix.training.prepare import without_epochs
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, Trial
@@ -252,7 +253,7 @@ def checked_plan(plan: Plan) -> Plan:
         )
     tasks = [entries[name] for name in (plan.primary, *candidates)]
     values = {"tasks": tasks, "objective": _objective(plan)}
-    checked = replace(plan, config=changed(plan.config, values, "autosem"))
+    checked = replace(plan, config=changed(without_epochs(plan.config), values, "autosem"))
     _check_splits(checked)
     return checked
 

@@ -1,0 +1,275 @@
+"""What a recipe costs: rows, steps, hours and memory, before anything is run."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from taskmix.config import RunConfig, build_decider, with_sets
+from taskmix.errors import UserError
+from taskmix.selection import Selector
+from taskmix.studies.contestants import ALONE, contestant_config
+from taskmix.studies.reproduce.recipe import (
+    LEFT_OUT,
+    Recipe,
+    ScaleName,
+    read_recipe,
+    recipe_names,
+)
+from taskmix.tables import Column, Row, Table, Tabled
+
+if TYPE_CHECKING:
+    from taskmix.models.spec import ModelSpec
+
+_SHAPES = {
+    "minilm": (6, 384, 22.7e6),
+    "bert-base": (12, 768, 109e6),
+    "bert-large": (24, 1024, 335e6),
+    "roberta-base": (12, 768, 125e6),
+    "roberta-large": (24, 1024, 355e6),
+}
+"""By the beginning of an encoder's name: layers, width, and parameters with the embeddings."""
+_UTILISATION = 0.4
+"""The part of a matrix product's speed that a training step reaches."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of a recipe.
+
+    Args:
+        rows: training rows of all tasks, in the largest of its runs.
+        runs: the number of runs.
+        steps: optimiser steps of all runs; rounds of a weighting count by their batches.
+        flops: floating-point operations of all runs with sequences of the maximum length; None if
+            the encoder's size is not known.
+        memory: bytes of the largest run, with AdamW in float32; None likewise.
+        missing: why the rows are not known.
+    """
+
+    rows: int | None
+    runs: int
+    steps: int | None
+    flops: float | None
+    memory: float | None
+    missing: str = ""
+
+
+@dataclass(frozen=True, repr=False)
+class DryRun(Tabled):
+    """The costs of recipes by name.
+
+    Args:
+        scale: the size.
+        costs: by recipe.
+        speed: floating-point operations of this machine in a second of training.
+    """
+
+    scale: ScaleName
+    costs: dict[str, Cost]
+    speed: float
+
+    def tables(self) -> list[Table]:
+        columns = [Column("recipe"), Column("experiment", left=True)]
+        columns += [Column("rows", ",.0f"), Column("runs", ",.0f"), Column("steps", ",.0f")]
+        columns += [Column("hours", _hours), Column("GB", ".1f")]
+        rows: list[Row] = [self._row(name, cost) for name, cost in self.costs.items()]
+        missing = [f"{name}: {cost.missing}" for name, cost in self.costs.items() if cost.missing]
+        notes = (
+            f"Hours of one process here, at {self.speed / 1e9:,.0f} GFLOP/s: an upper estimate "
+            "with texts of the maximum length. Memory is that of one run in float32.",
+            *missing,
+        )
+        table = Table(columns, rows, f"Recipes at scale {self.scale}", notes=notes)
+        return [table, _left_out_table()] if len(self.costs) > 1 else [table]
+
+    def _row(self, name: str, cost: Cost) -> Row:
+        recipe = read_recipe(name)
+        hours = None if cost.flops is None else cost.flops / self.speed / 3600
+        memory = None if cost.memory is None else cost.memory / 1e9
+        title = f"{recipe.source}: {recipe.title}"
+        return [name, title, cost.rows, cost.runs, cost.steps, hours, memory]
+
+
+@dataclass(frozen=True, repr=False)
+class RecipeList(Tabled):
+    """The recipes of the package, and the tables and figures without one."""
+
+    scale: ScaleName = "small"
+
+    def tables(self) -> list[Table]:
+        rows: list[Row] = []
+        for name in recipe_names():
+            recipe = read_recipe(name)
+            runs = run_count(recipe, self.scale)
+            rows.append([name, f"{recipe.source}: {recipe.title}", runs])
+        columns = [Column("recipe"), Column("experiment", left=True), Column("runs", ",.0f")]
+        return [Table(columns, rows, f"Recipes at scale {self.scale}"), _left_out_table()]
+
+
+def _left_out_table() -> Table:
+    rows: list[Row] = [[name, why] for name, why in LEFT_OUT.items()]
+    return Table([Column("no recipe"), Column("reason", left=True)], rows)
+
+
+def run_count(recipe: Recipe, scale: ScaleName, seeds: Sequence[int] | None = None) -> int:
+    """Return the number of runs; a round of AutoSeM's stage 1 counts by its steps."""
+    if recipe.bandit:
+        settings = {**recipe.bandit, **recipe.scale(scale).bandit}
+        return len(recipe.contestants) * settings["environments"] * settings["seeds"]
+    count = len(seeds or recipe.scale(scale).seeds)
+    return round(count * sum(times for times, _ in _plans(recipe, scale, ())))
+
+
+def _hours(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def dry_run(
+    names: Sequence[str] = (),
+    scale: ScaleName = "small",
+    *,
+    seeds: Sequence[int] | None = None,
+    sets: Sequence[str] = (),
+) -> DryRun:
+    """Return what recipes cost, all of them if none is named; nothing is trained.
+
+    Args:
+        names: of the recipes.
+        scale: `small` or `paper`.
+        seeds: other seeds than the recipes'.
+        sets: changes of the run files, as in `taskmix run --set`.
+    """
+    costs = {
+        name: cost_of(read_recipe(name), scale, seeds, sets) for name in names or recipe_names()
+    }
+    return DryRun(scale, costs, training_speed())
+
+
+def cost_of(
+    recipe: Recipe, scale: ScaleName, seeds: Sequence[int] | None = None, sets: Sequence[str] = ()
+) -> Cost:
+    """Return the cost of a recipe."""
+    runs, count = run_count(recipe, scale, seeds), len(seeds or recipe.scale(scale).seeds)
+    if recipe.bandit:
+        steps = recipe.scale(scale).bandit.get("steps", recipe.bandit.get("steps", 0))
+        return Cost(None, runs, runs * steps, None, None)
+    plans = list(_plans(recipe, scale, sets))
+    try:
+        costs = [(times, *_run_cost(config)) for times, config in plans]
+    except UserError as error:
+        return Cost(None, runs, None, None, None, str(error))
+    known = all(flops is not None for *_, flops in costs)
+    return Cost(
+        max(rows for _, rows, _, _ in costs),
+        runs,
+        round(count * sum(times * steps for times, _, steps, _ in costs)),
+        count * sum(times * (flops or 0.0) for times, *_, flops in costs) if known else None,
+        max(map(_memory, (config for _, config in plans)), default=None) if known else None,
+    )
+
+
+def _plans(
+    recipe: Recipe, scale: ScaleName, sets: Sequence[str]
+) -> Iterator[tuple[float, RunConfig]]:
+    """Yield how often each configuration is run with one seed."""
+    adaptation = recipe.scale(scale).adapt
+    for panel in recipe.panels_of(scale):
+        for target in recipe.targets or ("",):
+            config = recipe.config(scale, target, panel, sets)
+            if recipe.autosem is not None:
+                yield from _autosem_plans(recipe, scale, config)
+                continue
+            if adaptation is not None:
+                yield 1, config
+                adapted = with_sets(config, adaptation.sets)
+                trained = sum(fraction > 0 for fraction in adaptation.fractions)
+                yield len(adaptation.tasks) * trained * len(recipe.contestants), adapted
+                continue
+            for spec in recipe.contestants_of(scale, target).values():
+                if spec == ALONE or "learned_from" not in spec:
+                    yield 1, contestant_config(config, spec)
+                else:
+                    yield 1, config
+
+
+def _autosem_plans(
+    recipe: Recipe, scale: ScaleName, config: RunConfig
+) -> Iterator[tuple[float, RunConfig]]:
+    """Yield the runs of AutoSeM: the studies are shared by all seeds of the final trainings."""
+    seeds = len(recipe.scale(scale).seeds)
+    for name, spec in recipe.contestants.items():
+        if spec == ALONE:
+            yield 1, config
+            continue
+        settings = recipe.autosem_settings(scale, name)
+        rounds = settings.get("rounds", 200) * settings.get("batches", 10) / config.budget.steps
+        first = 0.0 if settings.get("without") == "selection" else rounds
+        trials = settings.get("trials", 20) * settings.get("trial_budget", 1.0)
+        yield 1 + (first + trials) / seeds, config
+
+
+def _run_cost(config: RunConfig) -> tuple[int, float, float | None]:
+    """Return the training rows, the steps and the operations of a run."""
+    from taskmix.training.prepare import run_info_before, with_steps
+
+    config = with_steps(config)
+    info = run_info_before(config)
+    rows, batch = sum(info.sizes.values()), config.budget.batch
+    decider = build_decider(config, info)
+    examples = config.family.load_driver().expected_examples(decider, config, info.sizes)
+    steps = sum(examples.values()) / batch
+    scored = 0.0
+    if isinstance(decider, Selector):
+        scored = steps * sum(decider.candidates().values()) / decider.every
+    work = _multiplications(config.model_spec)
+    flops = None if work is None else work * (6 * steps * batch + 2 * scored)
+    return rows, steps, flops
+
+
+def _shape(spec: "ModelSpec") -> tuple[int, int, float] | None:
+    """Return layers, width and parameters of a known encoder."""
+    name = str(spec.over if spec.encoder == "bilstm" else spec.encoder or "minilm")
+    for known, (layers, width, parameters) in _SHAPES.items():
+        if name.rpartition("/")[2].startswith(known):
+            return spec.layers or layers, width, parameters
+    return None
+
+
+def _multiplications(spec: "ModelSpec") -> float | None:
+    """Return the multiplications of a forward pass of an example of the maximum length."""
+    if (shape := _shape(spec)) is None:
+        return None
+    layers, width, _ = shape
+    return float(spec.max_length * layers * (12 * width**2 + 2 * spec.max_length * width))
+
+
+def _memory(config: RunConfig) -> float:
+    """Return the bytes of a run: weights, gradients, AdamW's moments, and activations."""
+    shape = _shape(config.model_spec)
+    assert shape is not None  # the operations are known
+    layers, width, parameters = shape
+    length = config.model.max_length
+    activations = layers * length * (68 * width + 10 * length * width / 64)
+    return 16 * parameters + config.budget.batch / config.budget.accumulate * activations
+
+
+@cache
+def training_speed() -> float:
+    """Measure this machine's speed of training, in floating-point operations a second."""
+    import torch
+
+    from taskmix.training.loading import pick_device
+
+    device = pick_device("auto")
+    size = 512 if device.type == "cpu" else 4096
+    matrix = torch.rand(size, size, device=device)
+    best = float("inf")
+    for _ in range(5):
+        began = time.perf_counter()
+        for _ in range(4):
+            product = matrix @ matrix
+        product.sum().item()  # waits for the device
+        best = min(best, time.perf_counter() - began)
+    return _UTILISATION * 4 * 2 * size**3 / best

@@ -1,0 +1,82 @@
+"""`budget.epochs`: the steps follow from the rows of the tasks."""
+
+from collections.abc import Callable, Mapping
+from math import ceil
+from pathlib import Path
+
+import pytest
+
+from taskmix import RunConfig, compare, plan, resume, run
+from taskmix.config import with_sets
+from taskmix.errors import UserError
+from taskmix.journal import Extended, Opening, read_latest
+from taskmix.tasks.parts import rows_of
+from taskmix.tasks.task import Task
+from taskmix.training.folder import JOURNAL, config_of
+
+Toy = Callable[..., RunConfig]
+
+
+def rows(toys: Mapping[str, Task], config: RunConfig) -> int:
+    return sum(rows_of(toys[name].split("train")) for name in config.task_names)
+
+
+def test_a_run_of_epochs_has_their_steps(
+    tmp_path: Path, toy: Toy, toys: Mapping[str, Task]
+) -> None:
+    config = toy(budget={"epochs": 0.5, "batch": 8}, evaluate={"keep": "last"})
+    result = run(config, tmp_path / "run", tasks=toys)
+    steps = ceil(0.5 * rows(toys, config) / 8)
+    assert result.step == steps
+    opening = next(iter(read_latest(tmp_path / "run" / JOURNAL)))
+    assert isinstance(opening, Opening)
+    assert opening.budget["steps"] == steps
+    assert config_of(tmp_path / "run").budget.epochs == 0.5
+    assert plan(config, tasks=toys).config.budget.steps == steps
+    again = run(config, tmp_path / "run", tasks=toys, resume=True)
+    assert again.score == result.score
+
+
+def test_a_run_of_epochs_is_extended_in_steps(
+    tmp_path: Path, toy: Toy, toys: Mapping[str, Task]
+) -> None:
+    config = toy(budget={"epochs": 0.25, "batch": 8}, evaluate={"keep": "last"})
+    steps = run(config, tmp_path, tasks=toys).step
+    assert resume(tmp_path, tasks=toys, steps=steps + 2).step == steps + 2
+    assert config_of(tmp_path).budget.epochs is None
+    assert any(isinstance(record, Extended) for record in read_latest(tmp_path / JOURNAL))
+
+
+def test_each_task_alone_has_its_own_epochs(
+    tmp_path: Path, toy: Toy, toys: Mapping[str, Task]
+) -> None:
+    config = toy(budget={"epochs": 0.5, "batch": 8}, evaluate={"keep": "last"})
+    compare(config, ["alone"], [1], tmp_path, tasks=toys)
+    for folder in (tmp_path / "alone/seed-1").iterdir():
+        single = config_of(folder)
+        assert single.budget.steps == ceil(0.5 * rows(toys, single) / 8)
+
+
+def test_steps_on_the_command_line_replace_epochs(toy: Toy) -> None:
+    config = with_sets(toy(budget={"epochs": 3}), ["budget.steps=7"])
+    assert (config.budget.epochs, config.budget.steps) == (None, 7)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"budget": {"epochs": 0}}, "greater than 0"),
+        ({"budget": {"epochs": 1, "tokens": 100}}, "epochs: expected batch with it"),
+        (
+            {
+                "policy": None,
+                "weighting": {"name": "joint", "target": "a"},
+                "budget": {"epochs": 1},
+            },
+            "budget.epochs: expected steps, found a weighting's rounds",
+        ),
+    ],
+)
+def test_wrong_epochs_are_one_sentence(toy: Toy, changes: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        toy(**changes)
