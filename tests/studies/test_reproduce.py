@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
 from taskmix.errors import UserError
 from taskmix.studies.autosem import AutosemSettings
@@ -16,13 +17,18 @@ from taskmix.studies.reproduce import (
     Reproduction,
     Reproductions,
     ScaleName,
+    dry_run,
     read_recipe,
     read_reproductions,
     recipe_names,
     reproduce,
     store,
 )
-from taskmix.studies.reproduce.cost import cost_of
+from taskmix.studies.reproduce.cost import cost_of, multiplications
+from taskmix.studies.reproduce.recipe import Adaptation
+from taskmix.tasks.parts import rows_of
+from taskmix.training.prepare import resolve
+from tests.conftest import Taskmix
 
 ROOT = Path(__file__).parents[2]
 TRAINED = [name for name in recipe_names() if not read_recipe(name).bandit]
@@ -139,6 +145,114 @@ def test_a_recipe_with_targets_trains_each(tmp_path: Path) -> None:
     ]
     result = reproduce("alphavil/table1", out=tmp_path, seeds=[1], sets=sets)
     assert sorted(result.values["alpha_vil"]) == [1, 1001]
+
+
+SMALL = [
+    "model={encoder: small, width: 16, attention_heads: 2, vocabulary: 300, max_length: 16}",
+    "evaluate={examples: 8, every: 4}",
+]
+
+
+@pytest.mark.skipif("TASKMIX_DATA" not in os.environ, reason="needs the official data sets")
+def test_an_autosem_recipe_has_its_stages_and_the_primary_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = read_recipe("autosem/table2")
+    settings = {"rounds": 4, "batches": 1, "trials": 2, "initial": 1}
+    short = recipe.model_copy(
+        update={"small": recipe.small.model_copy(update={"autosem": settings})}
+    )
+    monkeypatch.setattr("taskmix.studies.reproduce.read_recipe", lambda name: short)
+    sets = [
+        "tasks=[{name: glue/rte, rows: 40}, {name: glue/mrpc, rows: 40}]",
+        "budget={steps: 4, batch: 4}",
+        *SMALL,
+    ]
+    result = reproduce("autosem/table2", out=tmp_path, seeds=[5, 6], sets=sets)
+    assert set(result.values) == {"baseline", "no_selection", "no_search", "full"}
+    assert all(sorted(by_seed) == [5, 6] for by_seed in result.values.values())
+    assert result.seconds > 0
+
+
+@pytest.mark.skipif("TASKMIX_DATA" not in os.environ, reason="needs the official data sets")
+@pytest.mark.parametrize("fraction", [0, 0.005])
+def test_a_recipe_adapts_a_trained_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fraction: float
+) -> None:
+    name = "camtl/table3" if fraction else "camtl/table8"
+    recipe = read_recipe(name)
+    adaptation = Adaptation(
+        tasks=("scitail",), fractions=(fraction,), sets=("budget.steps=4", "evaluate.every=4")
+    )
+    short = recipe.model_copy(
+        update={"small": recipe.small.model_copy(update={"adapt": adaptation})}
+    )
+    monkeypatch.setattr("taskmix.studies.reproduce.read_recipe", lambda name: short)
+    sets = [
+        "tasks=[{name: glue/rte, rows: 40}, {name: glue/mnli, rows: 40}]",
+        "budget={steps: 4, batch: 4}",
+        "model={encoder: minilm, layers: 2, max_length: 16, conditional: {freeze: 1}}",
+        "evaluate={examples: 8, every: 4}",
+    ]
+    result = reproduce(name, out=tmp_path, seeds=[1], sets=sets)
+    if fraction:
+        assert set(result.values) == {"adapted, 0.5%", "alone, 0.5%"}
+    else:
+        assert set(result.values) == {f"{t}, scitail" for t in ("glue/rte", "glue/mnli", "random")}
+    again = reproduce(name, out=tmp_path, seeds=[1], sets=sets)  # nothing is trained twice
+    assert again.values == result.values
+
+
+def test_a_dry_run_counts_and_trains_nothing(taskmix: Taskmix) -> None:
+    said = taskmix("reproduce", "--dry-run", "counterfactual/figure1")
+    assert said.code == 0
+    assert "320,000" in said.out
+
+
+@pytest.mark.skipif("TASKMIX_DATA" not in os.environ, reason="needs the official data sets")
+def test_a_dry_run_of_all_recipes_says_rows_steps_hours_and_memory() -> None:
+    result = dry_run()
+    assert list(result.costs) == recipe_names()
+    table = result.costs["counterfactual/table1"]
+    assert (table.runs, table.steps) == (12, 7200)
+    assert table.rows == sum(
+        rows_of(task.split("train"))
+        for task in resolve(read_recipe("counterfactual/table1").config("small"))
+    )
+    assert table.flops is not None
+    assert table.memory is not None
+    assert not any(cost.missing for cost in result.costs.values())
+
+
+def test_the_operations_of_a_step_are_those_that_torch_counts() -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+    from transformers import BertConfig, BertModel
+
+    config = read_recipe("camtl/table1").config("paper")
+    shape = {"num_hidden_layers": 12, "hidden_size": 768, "num_attention_heads": 12}
+    with torch.device("meta"):
+        model = BertModel(BertConfig(**shape, intermediate_size=3072), add_pooling_layer=False)
+        ids = torch.zeros(1, config.model.max_length, dtype=torch.long)
+        with FlopCounterMode(display=False) as counter:
+            model(input_ids=ids)
+    ours = multiplications(config.model_spec)
+    assert ours is not None
+    assert 2 * ours == pytest.approx(counter.get_total_flops(), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--all", "camtl/table1"], "--all: expected no recipe beside it, found camtl/table1"),
+        (["counterfactual/figure1", "--encoder", "x"], "expected a recipe that trains a model"),
+    ],
+)
+def test_wrong_options_are_one_sentence(
+    taskmix: Taskmix, arguments: list[str], message: str
+) -> None:
+    said = taskmix("reproduce", *arguments)
+    assert said.code == 2
+    assert message in said.err
 
 
 def test_the_page_has_the_stored_results() -> None:

@@ -223,7 +223,7 @@ def _run_cost(config: RunConfig) -> tuple[int, float, float | None]:
     scored = 0.0
     if isinstance(decider, Selector):
         scored = steps * sum(decider.candidates().values()) / decider.every
-    work = _multiplications(config.model_spec)
+    work = multiplications(config.model_spec)
     flops = None if work is None else work * (6 * steps * batch + 2 * scored)
     return rows, steps, flops
 
@@ -237,7 +237,7 @@ def _shape(spec: "ModelSpec") -> tuple[int, int, float] | None:
     return None
 
 
-def _multiplications(spec: "ModelSpec") -> float | None:
+def multiplications(spec: "ModelSpec") -> float | None:
     """Return the multiplications of a forward pass of an example of the maximum length."""
     if (shape := _shape(spec)) is None:
         return None
