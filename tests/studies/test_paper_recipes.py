@@ -16,7 +16,7 @@ from transformers import (
 )
 
 from taskmix import RunConfig, run
-from taskmix.config import changed
+from taskmix.config import changed, load
 from taskmix.studies.adapt import adapt
 from taskmix.studies.contestants import contestant_config, jobs_of
 from taskmix.studies.reproduce import Recipe, read_recipe, recipe_names
@@ -24,6 +24,7 @@ from taskmix.studies.reproduce import Recipe, read_recipe, recipe_names
 TRAINED = [name for name in recipe_names() if not read_recipe(name).bandit]
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"word{n}" for n in range(40)), "the"]
 ROWS = 40
+ROOT = Path(__file__).parents[2]
 QUESTION = {
     "context": "the cat sat",
     "qas": [
@@ -153,6 +154,16 @@ def test_two_steps_at_the_papers_size(
                     check_adaptation(
                         job.folder, tmp_path / "adapted", 0 in recipe.paper.adapt.fractions
                     )
+
+
+@pytest.mark.parametrize("name", ["camtl-8", "camtl-24"])
+def test_two_steps_of_the_run_files(
+    name: str, all_data: Path, encoders: dict[str, Path], tmp_path: Path
+) -> None:
+    config = load(ROOT / f"examples/{name}.yaml")
+    assert len(config.tasks) == int(name.rpartition("-")[2])
+    result = run(tiny(config, encoders, all_data), tmp_path)
+    assert set(result.tasks) == set(config.task_names)
 
 
 def check_adaptation(source: Path, out: Path, zero_shot: bool) -> None:

@@ -58,6 +58,8 @@ class Reproduction(Tabled):
         held = [check.holds for check in self.checks()]
         if None in held:
             return "not comparable: too few seeds for a test"
+        if len(held) == 1:
+            return "reproduced: its rule holds" if held[0] else "not reproduced: its rule fails"
         count = f"{sum(map(bool, held))} of {len(held)} rules hold"
         return f"{'reproduced' if all(held) else 'not reproduced'}: {count}"
 
