@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.shared import Outcomes, command_line, markdown, publish
-from taskmix import Fixed, Log, Random, Schedule, improve
+from taskmix import Fixed, Log, Random, Schedule
 from taskmix.bandit import Environment, Rollout
-from taskmix.offpolicy import FarPolicyWarning
+from taskmix.offpolicy import FarPolicyWarning, improve
 from taskmix.rng import stream
 from taskmix.studies.counterfactual_bandit import (
     BanditRuns,

@@ -22,9 +22,9 @@ from experiments.shared import (
     publish,
     run_decider,
 )
-from taskmix import Log, improve
+from taskmix import Log
 from taskmix.config import load
-from taskmix.offpolicy import FarPolicyWarning
+from taskmix.offpolicy import FarPolicyWarning, improve
 
 FILE = EXAMPLES / "small-glue.yaml"
 POLICIES = {"random": "random", "task_size": "task_size", "exp3s": "exp3s"}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from taskmix.config import RunConfig
     from taskmix.journal import Journal
-    from taskmix.offpolicy import Log, estimate, improve
+    from taskmix.offpolicy import Log
     from taskmix.policies import (
         ADO,
         DUMP,
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from taskmix.report.page import write_report
     from taskmix.studies.autosem import autosem
     from taskmix.studies.compare import compare
+    from taskmix.studies.learning import estimate, improve, tune
+    from taskmix.studies.reproduce import reproduce
     from taskmix.tasks.data import from_data
     from taskmix.tasks.files import from_files
     from taskmix.tasks.hub import from_hub
@@ -111,8 +113,10 @@ __all__ = [
     "improve",
     "load",
     "plan",
+    "reproduce",
     "resume",
     "run",
+    "tune",
     "write_report",
 ]
 
@@ -123,15 +127,17 @@ _PLACES = {
     "Task": "taskmix.tasks.task",
     "autosem": "taskmix.studies.autosem",
     "compare": "taskmix.studies.compare",
-    "estimate": "taskmix.offpolicy",
+    "estimate": "taskmix.studies.learning",
     "from_data": "taskmix.tasks.data",
     "from_files": "taskmix.tasks.files",
     "from_hub": "taskmix.tasks.hub",
-    "improve": "taskmix.offpolicy",
+    "improve": "taskmix.studies.learning",
     "load": "taskmix.training.inference:load_run",
     "plan": "taskmix.training.plan",
+    "reproduce": "taskmix.studies.reproduce",
     "resume": "taskmix.training.run:resume_run",
     "run": "taskmix.training.run",
+    "tune": "taskmix.studies.learning",
     "write_report": "taskmix.report.page",
 }
 """Where a public name lives, and what it is called there; the others are policies and signals."""

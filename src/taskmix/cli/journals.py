@@ -47,10 +47,12 @@ def estimate(
     A policy that learns is replayed on the journals, and is judged by its distribution at each
     step.
     """
-    from taskmix.studies.improve import estimate_runs
+    from taskmix.studies.learning import estimate as estimate_policy
 
     with _short_warnings():
-        result = estimate_runs(runs, policy, method, pool, reward, trust_code=trust)
+        result = estimate_policy(
+            runs, policy, method=method, pool=pool, reward=reward, trust_code=trust
+        )
         print_tables(result.tables())
 
 
@@ -161,13 +163,14 @@ def tune(
     adds runs.
     """
     from taskmix import config as configs
-    from taskmix.studies.tune import TuneSettings
-    from taskmix.studies.tune import tune as tune_mixture
+    from taskmix.studies.learning import tune as tune_mixture
 
     config = configs.load(file, sets or (), data)
     folder = to or Path("studies") / f"{config.name}-tuned"
     with showing(quiet) as view:
-        tuning = tune_mixture(config, runs, folder, TuneSettings(pilot_budget, floor), watch=view)
+        tuning = tune_mixture(
+            config, runs, folder, pilot_budget=pilot_budget, floor=floor, watch=view
+        )
     print_tables(tuning.tables())
     out.print(f"Folder: {folder}", soft_wrap=True)
 

@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from taskmix.config import RunConfig
     from taskmix.studies.comparison import Comparison
 
-MAX_TRIALS = 10
-"""Mixing ratios in the table of the terminal; the report has all of them."""
-
 
 @command()
 def demo(
@@ -112,12 +109,12 @@ def compare(
     """
     from taskmix import config as configs
     from taskmix.config.overrides import policy_from
+    from taskmix.studies.compare import with_uniform
 
     config = configs.load(file, sets or (), data)
     if equal is not None:
         config = configs.with_sets(config, [f"budget.count={equal}"])
-    is_uniform = config.decider["name"] == "random"
-    deciders: list[Any] = ["random", "aimed" if is_uniform else config.decider]
+    deciders: list[Any] = with_uniform(config)
     if policies is not None:
         deciders = [policy_from(entry, file.parent) for entry in values_of(policies, "--policies")]
     folder = to or Path("studies") / config.name
@@ -213,7 +210,7 @@ def autosem(
 ) -> None:
     """Find which tasks help a primary task and in what ratio, and train with it."""
     from taskmix import config as configs
-    from taskmix.report.autosem import write_autosem_report
+    from taskmix.report.page import write_report
     from taskmix.studies.autosem import AutosemSettings, PlannedCost
     from taskmix.studies.autosem import autosem as run_study
 
@@ -253,10 +250,8 @@ def autosem(
     if quiet:
         out.print(f"{100 * mean(run.value for run in result.finals):.2f}")
         return
-    tried = result.trials_table().first(MAX_TRIALS)
-    print_tables([*result.utilities_tables(), tried, result.finals_table()])
-    out.print(result.verdict(), soft_wrap=True)
-    print_report(lambda: write_autosem_report(result, folder))
+    print_tables(result.tables())
+    print_report(lambda: write_report(folder))
 
 
 @command(
@@ -378,16 +373,8 @@ def report(
 ) -> None:
     """Write report.html of a run, finished or not, or of a study into its folder."""
     from taskmix.report.page import write_report
-    from taskmix.studies.autosem.result import RESULT
 
-    if (folder / RESULT).exists():
-        from taskmix.report.autosem import write_autosem_report
-        from taskmix.studies.autosem import read_result
-
-        path = write_autosem_report(read_result(folder), folder)
-    else:
-        path = write_report(folder, baseline)
-    out.print(f"Report: {path}", soft_wrap=True)
+    out.print(f"Report: {write_report(folder, baseline)}", soft_wrap=True)
 
 
 @command("taskmix ui", "taskmix ui runs --port 8100")

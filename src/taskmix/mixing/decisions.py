@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from taskmix.config import PolicySpec, build_policy
 from taskmix.errors import UserError, unknown
 from taskmix.journal import Journal, Opening, Step
 from taskmix.policies import Draw, Outcome, Policy, Signal
 from taskmix.policies.signals import MEASURED, Measured
 from taskmix.rng import restore, state_of, stream
+from taskmix.run_info import RunInfo
 
 log = logging.getLogger(__name__)
 _FLOATS = frozenset(field.name for field in fields(Measured) if field.type == float | None)
@@ -28,8 +30,9 @@ class Decisions:
     they are part of the state.
 
     Args:
-        policy: draws the tasks.
-        sizes: by task, the number of training examples if known, for the journal.
+        policy: draws the tasks; or its name, or a mapping of its name and options, with `sizes`.
+        sizes: by task, the number of training examples if known, for the journal and for a policy
+            that is named.
         batch: examples in a batch if known, for the journal.
         seed: the seed of the draws.
         journal: a new file to write every draw to; or an open journal, which its owner closes.
@@ -46,7 +49,7 @@ class Decisions:
 
     def __init__(
         self,
-        policy: Policy,
+        policy: PolicySpec,
         sizes: Mapping[str, int] | None = None,
         batch: int | None = None,
         *,
@@ -56,6 +59,8 @@ class Decisions:
     ) -> None:
         if lag is not None and lag < 1:
             raise UserError(f"lag: expected at least 1 draw, found {lag}")
+        if not isinstance(policy, Policy):
+            policy = named_policy(policy, sizes, batch)
         self.policy = policy
         self.seed = seed
         self.lag = lag
@@ -270,3 +275,14 @@ def _saved(draw: Draw) -> dict[str, Any]:
         "index": draw.index,
         "probabilities": draw.probabilities.tolist(),
     }
+
+
+def named_policy(
+    policy: PolicySpec, sizes: Mapping[str, int] | None, batch: int | None = None
+) -> Policy:
+    """Return the policy of a name over the tasks of these sizes, for one epoch of all tasks."""
+    if not sizes:
+        raise UserError(f"sizes: expected those of all tasks for the policy {policy!r}, found none")
+    # Of unknown batches, one example each.
+    steps = math.ceil(sum(sizes.values()) / (batch or 1))
+    return build_policy(policy, RunInfo(sizes, steps, batch or 1))

@@ -6,12 +6,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from taskmix.config import PolicySpec, build_policy
+from taskmix.config import PolicySpec
 from taskmix.errors import UserError
-from taskmix.mixing.decisions import Decisions, check_names
+from taskmix.mixing.decisions import Decisions, check_names, named_policy
 from taskmix.mixing.mixed import marked
 from taskmix.policies import Policy
-from taskmix.run_info import RunInfo
 from taskmix.tasks.batches import Cursor
 
 
@@ -53,7 +52,7 @@ class Streams(Decisions):
         journal: Path | str | None = None,
     ) -> None:
         if not isinstance(policy, Policy):
-            policy = _named_policy(policy, sizes)
+            policy = named_policy(policy, sizes)
         check_names("loaders", loaders, policy)
         super().__init__(policy, sizes or {}, None, seed=seed, journal=journal)
         self._cursors = {task: _LoaderCursor(task, loaders[task]) for task in policy.tasks}
@@ -77,13 +76,6 @@ class Streams(Decisions):
         super().load_state_dict(state)
         for task, cursor in self._cursors.items():
             cursor.load_state_dict(state["streams"][task])
-
-
-def _named_policy(policy: PolicySpec, sizes: Mapping[str, int] | None) -> Policy:
-    if not sizes:
-        raise UserError(f"sizes: expected those of all tasks for the policy {policy!r}, found none")
-    # The batches of a loader are unknown here: one example each is one epoch of all tasks.
-    return build_policy(policy, RunInfo(sizes, steps=sum(sizes.values()), batch=1))
 
 
 class _LoaderCursor(Cursor[Any]):

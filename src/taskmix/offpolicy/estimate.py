@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
+from taskmix.config import PolicySpec, build_policy
+from taskmix.errors import UserError
 from taskmix.offpolicy.estimators import (
     ClippedImportanceSampling,
     DirectMethod,
@@ -71,7 +73,7 @@ class Estimate:
 
 def estimate(
     logs: Log | Sequence[Log],
-    policy: Policy | Mapping[str, float],
+    policy: PolicySpec | Mapping[str, float],
     method: str | Estimator = "wis",
     *,
     pool: str = "own",
@@ -81,8 +83,9 @@ def estimate(
 
     Args:
         logs: one or several logs with the same tasks.
-        policy: a policy, or the probability of each task. A `Schedule` is evaluated at each logged
-            step; a policy that learns is replayed on the log.
+        policy: a policy, or the probability of each task; or, for the logs of journals, its name or
+            a mapping of its name and options. A `Schedule` is evaluated at each logged step; a
+            policy that learns is replayed on the log.
         method: `is`, `wis`, `clipped_is`, `dm`, `dr`, `sndr`, `switch_dr`, or an estimator, such as
             `ClippedImportanceSampling(clip=10)`.
         pool: the weighting of several logs: `own`, `balance` or `last`; see `improve`.
@@ -100,7 +103,7 @@ def estimate(
 
 
 def mean_shares(
-    logs: Log | Sequence[Log], policy: Policy | Mapping[str, float], pool: str = "own"
+    logs: Log | Sequence[Log], policy: PolicySpec | Mapping[str, float], pool: str = "own"
 ) -> dict[str, float]:
     """Return a policy's mean probability of each task over the logged steps."""
     sample = pooled(logs, pool)
@@ -109,10 +112,28 @@ def mean_shares(
 
 
 def _target(
-    logs: Log | Sequence[Log], policy: Policy | Mapping[str, float], pool: str, sample: Sample
+    logs: Log | Sequence[Log],
+    policy: PolicySpec | Mapping[str, float],
+    pool: str,
+    sample: Sample,
 ) -> Target:
     ordered = aligned(logs)
-    return target(policy, sample, ordered[-1:] if pool == "last" else ordered)
+    built = _built(policy, ordered[0])
+    return target(built, sample, ordered[-1:] if pool == "last" else ordered)
+
+
+def _built(policy: PolicySpec | Mapping[str, float], log: Log) -> Policy | Mapping[str, float]:
+    """Return the policy; one that is named is made as in the run of the log."""
+    if isinstance(policy, Policy):
+        return policy
+    if not isinstance(policy, str) and not isinstance(policy.get("name"), str):
+        return policy  # a probability for each task, one of which may be called `name`
+    if log.info is None:
+        raise UserError(
+            "policy: expected a policy or the probability of each task, because the log knows no"
+            f" sizes of tasks, found {policy!r}"
+        )
+    return build_policy(policy, log.info)
 
 
 def estimate_target(

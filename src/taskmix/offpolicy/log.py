@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from taskmix.errors import UserError
 from taskmix.journal import MAX_FULL_TASKS, Opening, Shares, Step, read_latest
 from taskmix.policies.state import Array
+from taskmix.run_info import RunInfo
 
 #: Returns the reward of each of a run's steps, given in order.
 Reward = Callable[[Sequence[Step]], Array]
@@ -110,6 +111,13 @@ class Course:
         return np.asarray((self.rows > 0).all(axis=0))
 
 
+def info_of(opening: Opening) -> RunInfo:
+    """Return what a policy is told of the run, from the first line of its journal."""
+    sizes = {task: opening.sizes.get(task, 1) for task in opening.tasks}
+    steps, batch = opening.budget.get("steps", 1), opening.budget.get("batch", 1)
+    return RunInfo(sizes, steps, batch, tuple(opening.objective or ()), opening.batches or {})
+
+
 class Log:
     """The draws of one run: tasks, propensities and rewards.
 
@@ -128,6 +136,7 @@ class Log:
         losses: the loss of each step, NaN where it was not measured; needed to replay a policy that
             learns from it. Shape `(steps,)`.
         gains: the prediction gain of each step, likewise. Shape `(steps,)`.
+        info: the sizes and the budget of the run, from which a policy that is named is made.
 
     >>> log = Log(["cola", "rte"], [0, 1, 1], [[0.5, 0.5]] * 3, [0.1, 0.4, 0.2])
     >>> len(log), log.propensities.tolist()
@@ -145,8 +154,10 @@ class Log:
         decisions: ArrayLike | None = None,
         losses: ArrayLike | None = None,
         gains: ArrayLike | None = None,
+        info: RunInfo | None = None,
     ) -> None:
         self.tasks = tuple(tasks)
+        self.info = info
         self.actions = _indices(actions, self.tasks)
         self.rewards = _finite(rewards, "rewards", len(self.actions))
         self.course, chosen = _distributions(probabilities, self.actions, len(self.tasks))
@@ -201,6 +212,7 @@ class Log:
             decisions=_decisions(steps),
             losses=np.array([step.loss for step in steps], dtype=np.float64),
             gains=np.array([step.gain for step in steps], dtype=np.float64),
+            info=info_of(opening),
         )
 
     @cached_property
@@ -248,6 +260,7 @@ class Log:
             decisions=self.decisions,
             losses=self.losses,
             gains=self.gains,
+            info=self.info,
         )
 
 

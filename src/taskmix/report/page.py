@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from taskmix.errors import UserError, unknown
+from taskmix.report.autosem import write_autosem_report
 from taskmix.report.comparison_body import Runs, comparison_body
 from taskmix.report.document import document, write_page
 from taskmix.report.run_body import run_body, run_verdict
 from taskmix.report.run_data import RunData, read_run
 from taskmix.report.style import plotly
+from taskmix.studies.autosem.result import RESULT, read_result
 from taskmix.training.folder import JOURNAL, REPORT
 
 UNIFORM = "random"
@@ -55,16 +57,20 @@ def _write_comparison(runs: Runs, out: Path, title: str, baseline: str | None) -
 
 
 def write_report(folder: Path | str, baseline: str | None = None) -> Path:
-    """Write the report of a run folder, or of a study: all runs below a folder, by decider.
+    """Write the report of a run folder, or of a study, as `taskmix report` does; return its path.
+
+    A study is one of AutoSeM, or all runs below a folder, by decider.
 
     Args:
         folder: the folder of the run or study.
-        baseline: in a study, the decider that the others are compared with; if None, `random`
+        baseline: in a comparison, the decider that the others are compared with; if None, `random`
             where it is one of them, else the first.
     """
     folder = Path(folder)
     if (folder / JOURNAL).exists():
         return write_run_report(folder)
+    if (folder / RESULT).exists():
+        return write_autosem_report(read_result(folder), folder)
     plotly()
     runs: dict[str, list[RunData]] = {}
     for journal in sorted([*folder.glob(f"*/{JOURNAL}"), *folder.glob(f"*/*/{JOURNAL}")]):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taskmix.config import OF_MACHINE, RunConfig, dump, label, parse, read_yaml
+from taskmix.config.schema import DEFAULT_POLICY
 from taskmix.errors import DivergedError, UserError, unknown
 from taskmix.families import FAMILIES
 from taskmix.files import write_whole
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from taskmix.tasks.task import Task
     from taskmix.training.watching import Watcher
 
+UNIFORM = "random"
 SETTINGS = "compare.yaml"
 """The run file that all runs of a comparison's folder share, whatever the contestant and seed."""
 LOCKS = ".locks"
@@ -44,9 +46,9 @@ Result = tuple[Job, Finished | None]
 
 def compare(
     config: RunConfig | Mapping[str, Any] | str | Path,
-    deciders: Sequence[ContestantSpec],
-    seeds: Sequence[int],
-    out: Path | str,
+    deciders: Sequence[ContestantSpec] | None = None,
+    seeds: Sequence[int] = (1,),
+    out: Path | str | None = None,
     *,
     baseline: str | None = None,
     workers: int = 1,
@@ -71,9 +73,10 @@ def compare(
             without a name, with `as` and other settings of the run file: `{"as": "conditioned",
             "model": {"conditional": True}, "policy": "random"}`. Or `"alone"`: each task is
             trained alone, with an equal part of the budget. Or the folder of a finished AutoSeM
-            study, with a slash in it: the policy `cycle` with the ratio that the study found.
+            study, with a slash in it: the policy `cycle` with the ratio that the study found. None
+            compares uniform sampling with the decider of the configuration.
         seeds: the seeds; each gives every contestant the same initial weights and data order.
-        out: the folder of the runs.
+        out: the folder of the runs; `studies/NAME` if None.
         baseline: the contestant that the others are compared with, by its name; the first if None.
         workers: processes on this machine. With more than one, tasks, model and watch are sent to
             other processes: they have to be functions and classes of a module.
@@ -86,8 +89,10 @@ def compare(
     """
     from taskmix.training.run import configured
 
-    out, shared = Path(out), configured(config, tasks)
-    contestants = [contestant_config(shared, spec) for spec in deciders]
+    shared = configured(config, tasks)
+    out = Path("studies") / shared.name if out is None else Path(out)
+    specs = with_uniform(shared) if deciders is None else deciders
+    contestants = [contestant_config(shared, spec) for spec in specs]
     names = check_names(contestants)
     runner, locks = Runner(model, tasks, cache, watch, keep_checkpoints), FileLocks(out / LOCKS)
     _check_deciders(shared, contestants, runner)
@@ -101,6 +106,12 @@ def compare(
         done = run_jobs(jobs, runner, locks)
     results = [(job, done[job.name]) for job in jobs]
     return _gathered([*results, *_earlier(out, done)], baseline or names[0], shared, out)
+
+
+def with_uniform(config: RunConfig) -> list[ContestantSpec]:
+    """Return uniform sampling, and the decider of the configuration or else the default policy."""
+    is_uniform = config.decider["name"] == UNIFORM
+    return [UNIFORM, DEFAULT_POLICY if is_uniform else config.decider]
 
 
 def run_jobs(jobs: Sequence[Job], runner: Runner, locks: FileLocks) -> dict[str, Finished | None]:

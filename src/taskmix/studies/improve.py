@@ -30,6 +30,7 @@ from taskmix.offpolicy import (
     room_left,
 )
 from taskmix.offpolicy.curves import FLOOR, LearnedMixture, Measure, ScoredRun, learn_mixture
+from taskmix.offpolicy.log import info_of
 from taskmix.policies import Policy
 from taskmix.run_info import RunInfo
 from taskmix.studies.workers import Runner, check_same_settings
@@ -121,6 +122,21 @@ def logs_of(runs: Sequence[Path], reward: str = "room_left") -> list[Log]:
     return [Log.from_journal(run, REWARDS[reward]) for run in runs]
 
 
+def policy_of(
+    policy: Policy | Mapping[str, Any] | str | Path, run: Path, *, trust_code: bool = False
+) -> tuple[Mapping[str, Any], Policy]:
+    """Return the specification of a policy and the policy itself, as it would be in this run."""
+    if isinstance(policy, Policy):
+        return {"name": policy.name}, policy
+    if isinstance(policy, Path) or (isinstance(policy, str) and policy.endswith((".yaml", ".yml"))):
+        return read_policy(Path(policy), run, trust_code=trust_code)
+    if isinstance(policy, str):
+        policy = {"name": policy}
+    is_named = isinstance(policy.get("name"), str)  # else a probability, perhaps of the task `name`
+    spec = policy if is_named else {"name": "fixed", "probabilities": dict(policy)}
+    return spec, _built(spec, run, "policy")
+
+
 def read_policy(
     path: Path, run: Path, *, trust_code: bool = False
 ) -> tuple[dict[str, Any], Policy]:
@@ -134,13 +150,16 @@ def read_policy(
     return spec, _built(spec, run, str(path))
 
 
+def policy_spec(shares: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    """Return the specification of a policy with these probabilities in each phase."""
+    if len(shares) == 1:
+        return {"name": "fixed", "probabilities": dict(shares[0])}
+    return {"name": "schedule", "phases": [dict(phase) for phase in shares]}
+
+
 def write_policy(path: Path, shares: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     """Write a policy file with the probabilities of each phase, and return its content."""
-    spec: dict[str, Any] = (
-        {"name": "fixed", "probabilities": dict(shares[0])}
-        if len(shares) == 1
-        else {"name": "schedule", "phases": [dict(phase) for phase in shares]}
-    )
+    spec = policy_spec(shares)
     path.parent.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump(spec, sort_keys=False, allow_unicode=True)
     write_whole(path, f"{_first_line(text)}\n{text}")
@@ -166,28 +185,31 @@ def _first_line(text: str) -> str:
 
 def estimate_runs(
     runs: Sequence[Path],
-    policy: Path,
+    policy: Policy | Mapping[str, Any] | str | Path,
     method: str = "wis",
     pool: str = "own",
     reward: str = "room_left",
     *,
     trust_code: bool = False,
 ) -> PolicyEstimate:
-    """Estimate the mean reward of a policy file's policy in these runs.
+    """Estimate the mean reward of a policy, or of a policy file's, in these runs.
 
     Code of the policy's own is imported, also from the working directory, with `trust_code` only.
     """
     logs = logs_of(runs, reward)
-    spec, built = read_policy(policy, runs[0], trust_code=trust_code)
+    spec, built = policy_of(policy, runs[0], trust_code=trust_code)
     result = estimate(logs, built, method, pool=pool)
     return _estimated(spec, mean_shares(logs, built, pool), logs, result)
 
 
 def improve_runs(
-    runs: Sequence[Path], to: Path, settings: ImproveSettings | None = None, force: bool = False
+    runs: Sequence[Path],
+    to: Path | None,
+    settings: ImproveSettings | None = None,
+    force: bool = False,
 ) -> PolicyEstimate:
     """Learn a policy from run folders or journals, oldest first, and write a policy file."""
-    if not force:
+    if to is not None and not force:
         check_overwrite(to)
     settings = settings or ImproveSettings()
     logs = logs_of(runs, settings.reward)
@@ -195,15 +217,15 @@ def improve_runs(
     weight = settings.entropy_weight
     shares = improved_shares(logs, weight, *how)
     result = estimate_improved(logs, weight, *how)
-    spec = write_policy(to, shares)
-    now = mean_shares(logs, _built(spec, runs[0], str(to)), settings.pool)
+    spec = policy_spec(shares) if to is None else write_policy(to, shares)
+    now = mean_shares(logs, _built(spec, runs[0], str(to or "policy")), settings.pool)
     used = entropy_weight(logs, *how) if weight == "auto" else weight
     return _estimated(spec, now, logs, result, used)
 
 
 def learn_from_scores(
     runs: Sequence[Path],
-    to: Path,
+    to: Path | None,
     measure: Measure | None = None,
     floor: float = FLOOR,
     force: bool = False,
@@ -212,16 +234,17 @@ def learn_from_scores(
 
     Args:
         runs: of the same tasks, oldest first.
-        to: the policy file.
+        to: the policy file; none is written if None.
         measure: `score` or `loss`; that of the last run's objective if None.
         floor: the least share of a task.
         force: whether to overwrite a file that taskmix did not write.
     """
-    if not force:
+    if to is not None and not force:
         check_overwrite(to)
     scored = [ScoredRun.from_journal(run, measure) for run in runs]
     mixture = learn_mixture(scored, floor=floor)
-    write_policy(to, [mixture.shares])
+    if to is not None:
+        write_policy(to, [mixture.shares])
     return mixture
 
 
@@ -277,9 +300,7 @@ def _run_info(run: Path) -> RunInfo:
     opening = next(iter(read_latest(path)), None)
     if not isinstance(opening, Opening):
         raise UserError(f"{path}: expected the run's description in the first line, found none")
-    sizes = {task: opening.sizes.get(task, 1) for task in opening.tasks}
-    steps, batch = opening.budget.get("steps", 1), opening.budget.get("batch", 1)
-    return RunInfo(sizes, steps, batch, tuple(opening.objective or ()), opening.batches or {})
+    return info_of(opening)
 
 
 def _estimated(

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from taskmix.config import RunConfig, parse, read_yaml
 from taskmix.errors import UserError, explain
+from taskmix.tables import Column, Row, Table, Tabled, hundredths
 
 RUN = "run.yaml"
 JOURNAL = "journal.jsonl"
@@ -30,8 +31,8 @@ class Scores:
     baseline: float | None = None  # the score of the majority class, or of the mean, if known
 
 
-@dataclass(frozen=True)
-class Finished:
+@dataclass(frozen=True, repr=False)
+class Finished(Tabled):
     """The result of a run: `scores.json`.
 
     Args:
@@ -49,6 +50,17 @@ class Finished:
     forward: int
     backward: int
     objective: float | None = None
+
+    def tables(self) -> list[Table]:
+        """Return the scores of the tasks on their dev splits."""
+        columns = [Column("task"), Column("loss", ".3f"), Column("score", hundredths)]
+        columns.append(Column("baseline", hundredths))
+        rows: list[Row] = [
+            [name, task.loss, task.score, task.baseline] for name, task in self.tasks.items()
+        ]
+        rows.append(["mean", None, self.score, None])
+        note = f"The model of step or round {self.step} was kept."
+        return [Table(columns, rows, totals=1, notes=(note,))]
 
 
 def config_of(folder: Path) -> RunConfig:

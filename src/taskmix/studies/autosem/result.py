@@ -17,13 +17,15 @@ from taskmix.studies.autosem.settings import StageCost
 from taskmix.studies.autosem.stages import FinalRun, SelectedTasks
 from taskmix.studies.paired import LOSSES, SCORES, Difference, Unit, differences
 from taskmix.studies.verdict import verdict
-from taskmix.tables import Column, Row, Table
+from taskmix.tables import Column, Row, Table, Tabled
 
 RESULT = "autosem.json"
+MAX_TRIALS = 10
+"""Mixing ratios in a printed table; the report has all of them."""
 
 
-@dataclass(frozen=True)
-class AutosemResult:
+@dataclass(frozen=True, repr=False)
+class AutosemResult(Tabled):
     """The result of an AutoSeM study.
 
     Args:
@@ -104,6 +106,11 @@ class AutosemResult:
     @property
     def _unit(self) -> Unit:
         return LOSSES if self.loss else SCORES
+
+    def tables(self) -> list[Table]:
+        """Return the utilities, the best ratios that were tried, and the final trainings."""
+        finals = replace(self.finals_table(), notes=(self.verdict(),))
+        return [*self.utilities_tables(), self.trials_table().first(MAX_TRIALS), finals]
 
     def verdict(self) -> str:
         """Return whether candidates help, in what ratio, on what evidence and at what price."""
