@@ -1,10 +1,12 @@
 """The live page: what it shows of runs that grow, and all that it refuses."""
 
+import shutil
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -13,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taskmix
-from browser import CHROMIUM, MISSING, browser
-from taskmix.journal import Evaluation, Journal, Opening
+from browser import CHROMIUM, MISSING, Browser, browser
+from taskmix.families import FAMILIES
+from taskmix.journal import Diagnostics, Evaluation, Journal, Opening
 from taskmix.policies import Outcome
-from taskmix.report.live.growing import MAX_BINS, GrowingRun, glimpse
+from taskmix.report.live.growing import MAX_BINS, GrowingRun, bins_of, glimpse
 
 pytest.importorskip("starlette")
 uvicorn = pytest.importorskip("uvicorn")
@@ -37,9 +40,15 @@ def add(journal: Journal, steps: Sequence[int], tasks: Sequence[str] = TASKS) ->
     return drawn
 
 
-def begin(folder: Path, total: int = 100, tasks: Sequence[str] = TASKS) -> Journal:
+def begin(
+    folder: Path,
+    total: int = 100,
+    tasks: Sequence[str] = TASKS,
+    decider: Mapping[str, Any] = MappingProxyType({"name": "random"}),
+    family: str = "policy",
+) -> Journal:
     folder.mkdir(parents=True)
-    opening = Opening("run", list(tasks), {}, 1, {"name": "random"}, {"steps": total})
+    opening = Opening("run", list(tasks), {}, 1, dict(decider), {"steps": total}, family)
     return Journal.create(folder / "journal.jsonl", opening)
 
 
@@ -179,6 +188,163 @@ def test_other_hosts_and_other_methods_are_refused(tmp_path: Path) -> None:
     assert asked.post("/api/runs").status_code == 405
 
 
+@pytest.fixture
+def no_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers are made for every request."""
+    monkeypatch.setattr("taskmix.report.live.server.MAX_AGE", 0.0)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_answer_is_made_once_for_all_pages_and_pages_that_have_it_get_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("taskmix.report.live.server.time.monotonic", lambda: now)
+    with begin(tmp_path / "run") as journal:
+        add(journal, range(1, 6))
+        asked = client(tmp_path)
+        first = asked.get("/api/run/run").json()
+        add(journal, range(6, 9))
+        assert asked.get("/api/run/run").json() == first
+        assert asked.get("/api/runs").json()["runs"][0]["step"] == 8
+        add(journal, [9])
+        assert asked.get("/api/runs").json()["runs"][0]["step"] == 8
+        assert asked.get(f"/api/run/run?have={first['version']}").status_code == 204
+        now += 1.1
+        second = asked.get(f"/api/run/run?have={first['version']}").json()
+    assert (first["step"], second["step"]) == (5, 9)
+    (tmp_path / "run" / "scores.json").write_text("{}")
+    now += 1.1
+    last = asked.get(f"/api/run/run?have={second['version']}").json()
+    assert (second["finished"], last["finished"]) == (False, True)
+    packed, plain = (
+        asked.get("/api/run/run", headers={"accept-encoding": coding})
+        for coding in ("gzip", "identity")
+    )
+    assert packed.headers["content-encoding"] == "gzip"
+    assert "content-encoding" not in plain.headers
+    assert packed.json() == plain.json()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_browser_keeps_the_script_of_plotly_and_nothing_of_a_run(tmp_path: Path) -> None:
+    asked = client(tmp_path)
+    script = asked.get("/plotly.js")
+    assert script.headers["cache-control"] == "no-cache"
+    again = asked.get("/plotly.js", headers={"if-none-match": script.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    for path in ("/", "/live.js", "/api/runs"):
+        assert asked.get(path).headers["cache-control"] == "no-store"
+
+
+@pytest.mark.usefixtures("no_age")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_half_written_line_is_left_for_the_next_request(tmp_path: Path) -> None:
+    with begin(tmp_path / "run") as journal:
+        add(journal, range(1, 4))
+    path = tmp_path / "run" / "journal.jsonl"
+    lines = path.read_bytes()
+    path.write_bytes(lines[:-20])
+    asked = client(tmp_path)
+    assert asked.get("/api/run/run").json()["steps"] == [1, 2]
+    assert asked.get("/api/runs").json()["runs"][0]["step"] == 2
+    path.write_bytes(lines)
+    assert asked.get("/api/run/run").json()["steps"] == [1, 2, 3]
+
+
+@pytest.mark.usefixtures("no_age")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_folder_that_is_deleted_is_no_longer_listed(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    for name in ("a", "b"):
+        with begin(root / name) as journal:
+            add(journal, range(1, 6))
+    asked = client(root)
+    assert asked.get("/api/run/a").json()["step"] == 5
+    shutil.rmtree(root / "a")
+    assert asked.get("/api/run/a").status_code == 404
+    assert [line["id"] for line in asked.get("/api/runs").json()["runs"]] == ["b"]
+    shutil.rmtree(root)
+    assert asked.get("/api/run/b").status_code == 404
+    assert asked.get("/api/runs").json()["runs"] == []
+
+
+@pytest.mark.usefixtures("no_age")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_runs_without_steps_have_empty_curves(tmp_path: Path) -> None:
+    begin(tmp_path / "opened").close()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "journal.jsonl").touch()
+    asked = client(tmp_path)
+    for name, tasks in (("opened", ["cola", "rte"]), ("empty", [])):
+        answer = asked.get(f"/api/run/{name}").json()
+        assert (answer["tasks"], answer["steps"], answer["score"]) == (tasks, [], None)
+    assert [line["step"] for line in asked.get("/api/runs").json()["runs"]] == [0, 0]
+
+
+@pytest.mark.usefixtures("no_age")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (
+            '{"kind":"evaluation","step":1,"split":"dev","score":NaN,"scores":{},"losses":{}}',
+            "NaN",
+        ),
+        ('{"kind":"step","step":1,"task":"cola","p":0.5,"loss":1e999}', "1e999"),
+        ('{"kind":"step","step":1,"task":"elsewhere","p":0.5}', "elsewhere"),
+        ('{"kind":"step","step":-1,"task":"cola","p":0.5}', "the step -1"),
+        ('{"kind":"shares","step":1,"shares":[2,-1]}', "the shares"),
+        ("no JSON", "no JSON"),
+        ("[" * 20_000, "nested too deeply"),
+    ],
+)
+def test_a_run_with_a_wrong_line_is_refused_in_a_sentence_and_the_others_are_shown(
+    tmp_path: Path, line: str, words: str
+) -> None:
+    for name in ("good", "wrong"):
+        with begin(tmp_path / name) as journal:
+            add(journal, range(1, 6))
+    with (tmp_path / "wrong" / "journal.jsonl").open("a") as file:
+        file.write(f"{line}\n")
+    asked = client(tmp_path)
+    answer = asked.get("/api/run/wrong")
+    assert answer.status_code == 422
+    assert words in answer.json()["error"]
+    good, wrong = asked.get("/api/runs").json()["runs"]
+    assert good["step"] == 5
+    assert words in wrong["error"]
+    assert asked.get("/api/run/good").json()["step"] == 5
+
+
+HOSTILE_VALUES = (None, "<b>", 1e300, -1, [], [{}], {"cola": None}, {"cola": {"x": []}}, {"": "x"})
+
+
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [(key, member.name) for key, family in FAMILIES.items() for member in family.members],
+)
+def test_no_belief_in_a_journal_ends_the_server(tmp_path: Path, family: str, name: str) -> None:
+    keys = ("rising", "skills", "kept", "weights", "uncertainties", "rates", "rewards", "means")
+    with begin(tmp_path / "run", decider={"name": name}, family=family) as journal:
+        for step, value in enumerate(HOSTILE_VALUES * 2, 1):
+            journal.append(Diagnostics(step, dict.fromkeys(keys, value)))
+            for key in keys:
+                journal.append(Diagnostics(step, {key: value}))
+    run = GrowingRun(tmp_path / "run")
+    assert run.read(60)
+    assert all(isinstance(event, str) for event in run.data()["events"])
+
+
+def test_curves_of_many_tasks_have_fewer_points(tmp_path: Path) -> None:
+    tasks = [f"task {k}" for k in range(2000)]
+    with begin(tmp_path / "run", tasks=tasks) as journal:
+        add(journal, range(1, 101), tasks)
+    run = GrowingRun(tmp_path / "run")
+    assert run.read(60)
+    assert len(run.data()["steps"]) <= bins_of(2000) == 20
+
+
 @contextmanager
 def served(root: Path) -> Iterator[str]:
     from taskmix.report.live.server import application, free_port
@@ -200,23 +366,46 @@ def served(root: Path) -> Iterator[str]:
 HOSTILE = '<img src=x onerror="document.title=1">'
 
 
+def values_under_the_mouse(page: Browser, place: str) -> str:
+    """Hover over the middle of a figure of the live page; return the text of its box."""
+    page.run(f"document.querySelector({place!r}).scrollIntoView({{block: 'center'}})")
+    page.wait(f"document.querySelector({place!r}).dataset.drawn === 'yes'")
+    drag = f"document.querySelector({place!r} + ' .nsewdrag').getBoundingClientRect()"
+    x, y, width, height = page.run(f"(({{x, y, width, height}}) => [x, y, width, height])({drag})")
+    page.hover(x + width / 2, y + height / 2)
+    text = f"document.querySelector({place!r} + ' .hoverlayer').textContent"
+    page.wait(f"{text} !== ''")
+    return str(page.run(text))
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
-def test_a_growing_run_is_followed_and_hostile_names_are_text(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("width", "dark"), [(1400, False), (390, True)])
+def test_a_growing_run_is_followed_and_hostile_names_are_text(
+    tmp_path: Path, width: int, dark: bool
+) -> None:
     root = tmp_path / "root"
     tasks = ("cola", HOSTILE)
+    decider = {"name": "worth", "as": HOSTILE}
     with (
-        begin(root / HOSTILE.replace("/", ""), tasks=tasks) as journal,
+        begin(root / HOSTILE.replace("/", ""), tasks=tasks, decider=decider) as journal,
         begin(root / "second") as second,
         served(root) as address,
         browser(tmp_path / "profile") as page,
     ):
         add(journal, range(1, 21), tasks)
+        for step, kept in enumerate((1.0, 0.1), 21):
+            beliefs = {key: {HOSTILE: kept} for key in ("rising", "skills", "kept")}
+            journal.append(Diagnostics(step, beliefs))
         add(second, range(1, 11))
-        page.open(address)
+        page.open(address, width, dark)
         page.wait("document.querySelectorAll('#runs li').length === 2")
+        assert page.run("document.querySelectorAll('#lines td').length") == 0
         page.run("document.querySelector('#runs input').click()")
-        page.wait("document.querySelectorAll('.plot[data-drawn=yes]').length >= 2")
         page.wait("document.querySelector('#lines').textContent.includes('20 …')")
+        page.wait("document.querySelector('#events').textContent.includes('is drawn less')")
+        for k in range(4):
+            place = f"figure:nth-of-type({k + 1}) .plot"
+            assert "cola" in values_under_the_mouse(page, place), k
         add(journal, range(21, 31), tasks)
         page.wait("document.querySelector('#lines').textContent.includes('30 …')")
         page.run("document.querySelectorAll('#runs input')[1].click()")
@@ -224,9 +413,43 @@ def test_a_growing_run_is_followed_and_hostile_names_are_text(tmp_path: Path) ->
         page.run("document.getElementById('search').value = 'second'")
         page.run("document.getElementById('search').dispatchEvent(new Event('input'))")
         page.wait("document.querySelectorAll('#runs li').length === 1")
-        page.open(address, width=390, dark=True)
-        page.wait("document.querySelectorAll('#runs li').length === 2")
-        assert page.run("document.documentElement.scrollWidth") <= 390
+        page.call("Page.reload")
+        page.wait("document.querySelectorAll('#lines tr').length === 3")
+        assert page.run("document.querySelectorAll('#runs input:checked').length") == 2
+        assert page.run("document.documentElement.scrollWidth") <= width
+        assert page.run("getComputedStyle(document.body).colorScheme") == "light dark"
         assert page.run("document.title") == "taskmix"
         assert page.errors == []
         assert all(request.startswith((address, "data:")) for request in page.requests)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
+def test_a_deleted_or_broken_run_says_so_and_the_others_go_on(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    with begin(root / "a") as first, begin(root / "b") as second, begin(root / "c") as third:
+        for journal in (first, second, third):
+            add(journal, range(1, 11))
+        with served(root) as address, browser(tmp_path / "profile") as page:
+            page.open(f"{address}#a&b&c")
+            page.wait("document.querySelectorAll('#lines tr').length === 4")
+            shutil.rmtree(root / "a")
+            with (root / "b" / "journal.jsonl").open("a") as file:
+                file.write('{"kind":"step","loss":NaN}\n')
+            add(third, range(11, 16))
+            page.wait("document.querySelector('#lines').textContent.includes('a: no such run')")
+            page.wait("document.querySelector('#lines').textContent.includes('the number NaN')")
+            page.wait("document.querySelector('#lines').textContent.includes('15 …')")
+            page.wait("document.querySelectorAll('#runs li').length === 2")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
+def test_the_only_run_is_shown_without_a_choice(tmp_path: Path) -> None:
+    with begin(tmp_path / "run") as journal:
+        add(journal, range(1, 11))
+    with served(tmp_path / "run") as address, browser(tmp_path / "profile") as page:
+        page.open(address)
+        page.wait("document.querySelector('.plot[data-drawn=yes]') !== null")
+        page.run("document.querySelector('#runs input').click()")
+        page.wait("document.querySelector('#lines tr') === null")
+        page.run("poll()")
+        assert page.run("document.querySelectorAll('#lines tr').length") == 0

@@ -162,6 +162,7 @@ def panels(
         modebar={"bgcolor": CLEAR, "color": NEUTRAL, "activecolor": NEUTRAL},
         hoverlabel={"namelength": 40},
         hovermode="x unified" if tasks <= MAX_HOVERED else "closest",
+        hoverdistance=-1 if tasks <= MAX_HOVERED else 20,  # evaluations may be far apart
         legend={"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0, "title": {"text": ""}},
     )
     axis = {"automargin": True, "zeroline": False, "gridcolor": "rgba(128,128,128,0.25)"}

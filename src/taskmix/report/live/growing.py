@@ -16,6 +16,8 @@ from taskmix.report.why import MAX_EVENTS, changes
 from taskmix.training.folder import JOURNAL, SCORES
 
 MAX_BINS = 400  # of a curve
+MAX_CURVE_BINS = 40_000  # of the curves of all tasks; with many tasks each gets fewer
+MIN_BINS = 20
 MAX_SHARES = 60  # points of the curves of what was drawn
 MAX_EVALUATIONS = 400
 GLIMPSE_BYTES = 1 << 16
@@ -39,7 +41,8 @@ class GrowingRun:
         self.step = 0
         self._tasks = {task: place for place, task in enumerate(tasks)}
         self._width = 1  # steps in a bin
-        self._bins = np.zeros((4, MAX_BINS, len(tasks)))
+        self._count = bins_of(len(tasks))
+        self._bins = np.zeros((4, self._count, len(tasks)))
         # Views: examples drawn, sums and counts of losses, and the distribution asked for.
         self._drawn, self._losses, self._counts, self._asked = self._bins
         self._shares = np.full(len(tasks), np.nan)
@@ -82,7 +85,7 @@ class GrowingRun:
 
     def _add_unit(self, record: UnitRecord) -> None:
         self.step = record.step
-        while (place := (record.step - 1) // self._width) >= MAX_BINS:
+        while (place := max(0, record.step - 1) // self._width) >= self._count:
             self._merge()
         for task, share in record.shares().items():
             self._drawn[place, self._tasks[task]] += share
@@ -92,7 +95,7 @@ class GrowingRun:
         self._asked[place] = self._shares
 
     def _merge(self) -> None:
-        half = MAX_BINS // 2
+        half = self._count // 2
         sums, asked = self._bins[:3], self._bins[3]
         sums[:, :half] = sums[:, 0::2] + sums[:, 1::2]
         asked[:half] = asked[1::2]
@@ -133,6 +136,15 @@ class GrowingRun:
                 ],
                 "events": list(self.events),
             }
+
+
+def bins_of(tasks: int) -> int:
+    """Return the bins of each task's curves, an even number.
+
+    >>> bins_of(5), bins_of(1001), bins_of(100_000)
+    (400, 38, 20)
+    """
+    return max(MIN_BINS, min(MAX_BINS, MAX_CURVE_BINS // max(1, tasks) // 2 * 2))
 
 
 def glimpse(folder: Path) -> dict[str, Any]:

@@ -7,6 +7,7 @@ const BORDERS = ["solid", "dashed", "dotted", "double"];
 const PATTERNS = ["", "/", "x", "."];
 const POLL = 2000;
 const RUNNING = 60; // seconds since the last line of a journal
+const broken = new Map(); // by id, why a chosen run has no data
 const chosen = new Map(); // by id, the newest data of a run
 let listed = [];
 
@@ -22,11 +23,13 @@ function element(tag, text = "", className = "") {
   return made;
 }
 
+class Refused extends Error {} // by the server, in a sentence
+
 async function ask(path) {
   const answer = await fetch(path);
   if (answer.status === 204) return null;
   const data = await answer.json();
-  if (!answer.ok) throw new Error(data.error);
+  if (!answer.ok) throw new Refused(data.error);
   return data;
 }
 
@@ -34,7 +37,9 @@ function status(run) {
   if (run.error) return run.error;
   if (run.finished) return "finished";
   const quiet = Date.now() / 1000 - run.modified;
-  return quiet < RUNNING ? "running" : "stopped";
+  if (quiet < RUNNING) return "running";
+  const minutes = Math.round(quiet / 60);
+  return `quiet for ${minutes < 120 ? `${minutes} min` : `${Math.round(minutes / 60)} h`}`;
 }
 
 function showList() {
@@ -70,8 +75,11 @@ function showList() {
 function choose(id, on) {
   if (on) chosen.set(id, chosen.get(id) ?? null);
   else chosen.delete(id);
-  poll();
+  broken.delete(id);
+  // The address keeps the choice, for a reload and for a bookmark.
+  history.replaceState(null, "", `#${[...chosen.keys()].map(encodeURIComponent).join("&")}`);
   layOut();
+  if (on) pollRun(id).catch(showFailure);
 }
 
 // One figure for each question; each is drawn only while it is near the screen.
@@ -94,6 +102,7 @@ function draw(place) {
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { color: "#808080" },
     hovermode: "x unified",
+    hoverdistance: -1, // the nearest step, however far: evaluations are rare
     legend: { orientation: "h", y: 1, yanchor: "bottom" },
     xaxis: { title: { text: "step" }, gridcolor: "#8883" },
     yaxis: { gridcolor: "#8883", ...layout.yaxis },
@@ -151,7 +160,7 @@ const scores = (run) => ({
     y: run.evaluations.map((evaluation) => evaluation.scores[task]),
     name: plain(task), mode: "lines+markers", line: look(k),
   })),
-  layout: { yaxis: { tickformat: ".0%" } },
+  layout: { yaxis: { tickformat: ".0%", hoverformat: ".1%" } },
 });
 const means = () => ({
   traces: [...chosen].filter(([, run]) => run).map(([id, run], k) => ({
@@ -206,16 +215,22 @@ function refresh() {
   const wide = element("div", "", "wide");
   wide.tabIndex = 0;
   if (runs.length) wide.append(table);
-  $("lines").replaceChildren(wide);
+  $("lines").replaceChildren(...[...broken].map(([id, why]) => element("p", `${id}: ${why}`, "broken")), wide);
   const events = runs.length === 1 ? runs[0][1].events : [];
   $("events").replaceChildren(...(events.length ? [element("h2", "Why the shares changed")] : []), ...events.map((text) => element("p", text)));
   for (const place of figures.keys()) draw(place);
 }
 
 async function pollRun(id) {
-  const have = chosen.get(id)?.position ?? "";
-  const news = await ask(`api/run/${id.split("/").map(encodeURIComponent).join("/")}?have=${have}`);
+  const have = chosen.get(id)?.version ?? "";
+  const address = `api/run/${id.split("/").map(encodeURIComponent).join("/")}?have=${have}`;
+  const news = await ask(address).catch((error) => {
+    if (!(error instanceof Refused)) throw error;
+    broken.set(id, error.message); // the others go on
+    refresh();
+  });
   if (!news || !chosen.has(id)) return;
+  broken.delete(id);
   const first = chosen.get(id) === null;
   chosen.set(id, news);
   if (first) layOut();
@@ -223,26 +238,45 @@ async function pollRun(id) {
   if (!news.complete) await pollRun(id);
 }
 
+function showFailure(error) {
+  $("state").textContent = `no answer from the server: ${error.message}`;
+}
+
+async function pollList() {
+  const news = await ask("api/runs");
+  listed = news.runs;
+  $("folder").textContent = news.folder;
+  $("state").textContent = `${listed.length} runs, ${listed.filter((run) => status(run) === "running").length} running`;
+  if (!chosen.size && listed.length === 1 && !$("runs").hasChildNodes()) choose(listed[0].id, true);
+  showList();
+}
+
 let polling = false;
 async function poll() {
   if (polling || document.hidden) return;
   polling = true;
   try {
-    await Promise.all([...chosen.keys()].map(pollRun));
-    const news = await ask("api/runs");
-    listed = news.runs;
-    $("folder").textContent = news.folder;
-    $("state").textContent = `${listed.length} runs, ${listed.filter((run) => status(run) === "running").length} running`;
-    showList();
-    refresh();
+    await Promise.all([pollList(), ...[...chosen.keys()].map(pollRun)]);
   } catch (error) {
-    $("state").textContent = `no answer from the server: ${error.message}`;
+    showFailure(error);
   } finally {
     polling = false;
   }
 }
 
+function chooseFromAddress() {
+  const ids = location.hash.slice(1).split("&").filter(Boolean);
+  try {
+    for (const id of ids) chosen.set(decodeURIComponent(id), null);
+  } catch {
+    chosen.clear(); // no address of ours
+  }
+  layOut();
+}
+
 $("search").addEventListener("input", showList);
 document.addEventListener("visibilitychange", poll);
+$("plotly").addEventListener("load", refresh); // the list does not wait for it
 setInterval(poll, POLL);
+chooseFromAddress();
 poll();

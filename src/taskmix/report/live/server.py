@@ -1,9 +1,12 @@
 """The server of the live page. It reads journals below one folder, and nothing else."""
 
+import gzip
+import json
 import os
 import socket
+import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.resources import files
 from itertools import islice
@@ -12,8 +15,8 @@ from threading import Lock
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
-from starlette.middleware.gzip import GZipMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -28,6 +31,8 @@ MAX_DEPTH = 6  # of folders below the one that is served
 MAX_RUNS = 2000
 MAX_VIEWS = 256  # runs whose curves are in memory
 READING_SECONDS = 0.25  # of one answer; the next one goes on
+MAX_AGE = 1.0  # seconds for which all pages get the same answer
+GZIP_LEVEL = 4  # larger ones cost several times the CPU and save 5%
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 ASSETS = {
     "/": ("live.html", "text/html"),
@@ -42,8 +47,36 @@ HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cross-origin-resource-policy": "same-origin",
-    "cache-control": "no-store",
 }
+
+
+class Answer:
+    """JSON that all pages get, made again when it is older than `MAX_AGE`.
+
+    Args:
+        make: returns the version of the values, the values, and whether they are complete: if not,
+            the next request has them made again at once.
+    """
+
+    def __init__(self, make: Callable[[], tuple[str, dict[str, Any], bool]]) -> None:
+        self._make = make
+        self._lock = Lock()
+        self._fresh_until = 0.0
+        self._complete = False
+        self._version = ""
+        self._body = b""
+
+    def response(self, request: Request) -> Response:
+        """Return the values, or nothing where the page has this version of them."""
+        with self._lock:
+            if time.monotonic() >= self._fresh_until:
+                self._version, values, self._complete = self._make()
+                head = {"version": self._version, "complete": self._complete}
+                self._body = _gzipped(json.dumps(head | values, allow_nan=False))
+                self._fresh_until = time.monotonic() + MAX_AGE * self._complete
+            if self._complete and request.query_params.get("have") == self._version:
+                return Response(status_code=204)
+            return _unpacked_if_needed(request, self._body, "application/json")
 
 
 class Views:
@@ -51,10 +84,10 @@ class Views:
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
-        self._views: OrderedDict[str, GrowingRun] = OrderedDict()
+        self.runs = Answer(self._list)
+        self._views: OrderedDict[str, Answer] = OrderedDict()
         self._lock = Lock()
         self._lines: dict[str, tuple[tuple[int, int, bool], dict[str, Any]]] = {}
-        self._answers: dict[str, tuple[int, bytes]] = {}
 
     def names(self) -> Iterator[str]:
         """Yield the run folders in order; symbolic links are not followed."""
@@ -71,7 +104,11 @@ class Views:
             elif depth < MAX_DEPTH and entry.is_dir(follow_symlinks=False):
                 yield from self._below(folder / entry.name, depth + 1)
 
-    def view(self, name: str) -> GrowingRun | None:
+    def _list(self) -> tuple[str, dict[str, Any], bool]:
+        lines = [self.line(name) for name in islice(self.names(), MAX_RUNS)]
+        return "", {"folder": self.root.name, "runs": lines}, True
+
+    def view(self, name: str) -> Answer | None:
         """Return a run by the path of its folder; None unless the folder holds a journal."""
         parts = PurePosixPath(name)
         if parts.is_absolute() or ".." in parts.parts or "\0" in name:
@@ -82,7 +119,10 @@ class Views:
         if folder.resolve() != folder or journal.is_symlink() or not journal.is_file():
             return None
         with self._lock:
-            view = self._views.setdefault(name, GrowingRun(folder))
+            if name not in self._views:
+                run = GrowingRun(folder)
+                self._views[name] = Answer(lambda: self._curves(name, run))
+            view = self._views[name]
             self._views.move_to_end(name)
             if len(self._views) > MAX_VIEWS:
                 self._views.popitem(last=False)
@@ -100,16 +140,10 @@ class Views:
             return {"id": name, "error": str(error)}
         return {"id": name} | self._lines[name][1]
 
-    def answer(self, view: GrowingRun, complete: bool) -> Response:
-        """Return the curves of a run, made once for all pages that show it."""
-        name, position = view.folder.relative_to(self.root).as_posix(), view.position
-        if name not in self._answers or self._answers[name][0] != position:
-            values = {"position": position, "complete": complete} | self.line(name) | view.data()
-            self._answers[name] = position, bytes(JSONResponse(values).body)
-            while len(self._answers) > MAX_VIEWS:
-                self._answers.pop(next(iter(self._answers)))
-        # Middleware changes the headers of a response, so that none is sent twice.
-        return Response(self._answers[name][1], media_type="application/json")
+    def _curves(self, name: str, run: GrowingRun) -> tuple[str, dict[str, Any], bool]:
+        complete = run.read(READING_SECONDS)
+        line = self.line(name)
+        return f"{run.position}-{line.get('finished')}", line | run.data(), complete
 
 
 class Secured:
@@ -121,8 +155,9 @@ class Secured:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                added = [(key.encode(), value.encode()) for key, value in HEADERS.items()]
-                message["headers"] = [*message.get("headers", ()), *added]
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                headers.setdefault("cache-control", "no-store")
             await send(message)
 
         await self.app(scope, receive, with_headers)
@@ -131,35 +166,29 @@ class Secured:
 def application(root: Path, host: str = LOCAL[0]) -> Starlette:
     """Return the application that shows the runs below a folder."""
     views = Views(root)
+    _plotly_script()  # before the first page asks for it
 
     def asset(request: Request) -> Response:
         name, media_type = ASSETS[request.url.path]
         text = files("taskmix.report.live").joinpath(name).read_text(encoding="utf-8")
         return Response(text, media_type=media_type)
 
-    def plotly(request: Request) -> Response:
-        return Response(_plotly(), media_type="text/javascript")
-
     def runs(request: Request) -> Response:
-        lines = [views.line(name) for name in islice(views.names(), MAX_RUNS)]
-        return JSONResponse({"folder": views.root.name, "runs": lines})
+        return views.runs.response(request)
 
     def run(request: Request) -> Response:
         view = views.view(request.path_params["name"])
         if view is None:
             return JSONResponse({"error": "no such run"}, status_code=404)
         try:
-            complete = view.read(READING_SECONDS)
+            return view.response(request)
         except TaskmixError as error:
             return JSONResponse({"error": str(error)}, status_code=422)
-        if complete and request.query_params.get("have") == str(view.position):
-            return Response(status_code=204)
-        return views.answer(view, complete)
 
     return Starlette(
         routes=[
             *(Route(path, asset) for path in ASSETS),
-            Route("/plotly.js", plotly),
+            Route("/plotly.js", _plotly),
             Route("/api/runs", runs),
             Route("/api/run/{name:path}", run),
         ],
@@ -167,16 +196,37 @@ def application(root: Path, host: str = LOCAL[0]) -> Starlette:
             Middleware(Secured),
             # Another site whose name was made to point here sends its own name (DNS rebinding).
             Middleware(TrustedHostMiddleware, allowed_hosts=[*LOCAL, host], www_redirect=False),
-            Middleware(GZipMiddleware, minimum_size=2000),
         ],
     )
 
 
-@cache
-def _plotly() -> str:
-    from plotly.offline import get_plotlyjs
+def _plotly(request: Request) -> Response:
+    """Return plotly's script; the browser keeps it, compiled, and asks whether it is the same."""
+    tag, script = _plotly_script()
+    headers = {"etag": tag, "cache-control": "no-cache"}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    response = _unpacked_if_needed(request, script, "text/javascript")
+    response.headers.update(headers)
+    return response
 
-    return str(get_plotlyjs())
+
+@cache
+def _plotly_script() -> tuple[str, bytes]:
+    from plotly.offline import get_plotlyjs, get_plotlyjs_version
+
+    return f'"{get_plotlyjs_version()}"', _gzipped(get_plotlyjs())
+
+
+def _gzipped(text: str) -> bytes:
+    return gzip.compress(text.encode(), GZIP_LEVEL, mtime=0)
+
+
+def _unpacked_if_needed(request: Request, packed: bytes, media_type: str) -> Response:
+    if "gzip" not in request.headers.get("accept-encoding", ""):
+        return Response(gzip.decompress(packed), media_type=media_type)
+    headers = {"content-encoding": "gzip", "vary": "accept-encoding"}
+    return Response(packed, headers=headers, media_type=media_type)
 
 
 def free_port(host: str, first: int) -> int:
