@@ -50,7 +50,7 @@ HEADERS = {
 }
 
 
-class Answer:
+class SharedAnswer:
     """JSON that all pages get, made again when it is older than `MAX_AGE`.
 
     Args:
@@ -84,8 +84,8 @@ class Views:
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
-        self.runs = Answer(self._list)
-        self._views: OrderedDict[str, Answer] = OrderedDict()
+        self.runs = SharedAnswer(self._list)
+        self._views: OrderedDict[str, SharedAnswer] = OrderedDict()
         self._lock = Lock()
         self._lines: dict[str, tuple[tuple[int, int, bool], dict[str, Any]]] = {}
 
@@ -108,7 +108,7 @@ class Views:
         lines = [self.line(name) for name in islice(self.names(), MAX_RUNS)]
         return "", {"folder": self.root.name, "runs": lines}, True
 
-    def view(self, name: str) -> Answer | None:
+    def view(self, name: str) -> SharedAnswer | None:
         """Return a run by the path of its folder; None unless the folder holds a journal."""
         parts = PurePosixPath(name)
         if parts.is_absolute() or ".." in parts.parts or "\0" in name:
@@ -121,7 +121,7 @@ class Views:
         with self._lock:
             if name not in self._views:
                 run = GrowingRun(folder)
-                self._views[name] = Answer(lambda: self._curves(name, run))
+                self._views[name] = SharedAnswer(lambda: self._curves(name, run))
             view = self._views[name]
             self._views.move_to_end(name)
             if len(self._views) > MAX_VIEWS:
