@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from taskmix.models.encoders import Encoder, Representation
     from taskmix.models.multitask import MultiTaskModel
+    from taskmix.models.smollm import smollm2
 
-__all__ = ["Encoder", "MultiTaskModel", "Representation", "conditional"]
+__all__ = ["Encoder", "MultiTaskModel", "Representation", "conditional", "smollm2"]
 
 _MODULES = {
     "Encoder": "taskmix.models.encoders",
     "MultiTaskModel": "taskmix.models.multitask",
     "Representation": "taskmix.models.encoders",
+    "smollm2": "taskmix.models.smollm",
 }
 
 

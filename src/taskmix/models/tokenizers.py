@@ -10,6 +10,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from taskmix.errors import UserError
 from taskmix.files import cache_folder, cached, hash_of
 from taskmix.models.encoders import Encoder, first_line, packaged_minilm, quiet
+from taskmix.models.smollm import smollm2
 from taskmix.models.spec import ENCODERS, ModelSpec
 from taskmix.tasks.tokenizer import END, PAD, START, Tokenizer
 
@@ -49,7 +50,7 @@ def pretrained_source(spec: ModelSpec, own: type[Encoder] | None = None) -> str 
         raise UserError(f"model.encoder: {spec.encoder!r} reads images, but the tasks are texts")
     if spec.encoder == "bilstm" and name in ENCODERS:
         raise UserError(f"model.over: expected a pretrained text encoder, found {name!r}")
-    return name
+    return str(smollm2()) if name == "smollm2" else name
 
 
 def tokenizer_for(
