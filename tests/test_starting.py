@@ -158,12 +158,37 @@ def test_a_forced_run_keeps_the_one_before(taskmix: Taskmix, tmp_path: Path) -> 
 def test_evaluate_says_that_the_run_scored_fewer_examples(taskmix: Taskmix, tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text(RUN)
-    taskmix("run", file, "--out", tmp_path / "run", "-q")
-    said = taskmix("evaluate", tmp_path / "run")
+    folder = tmp_path / "runs" / "a"
+    taskmix("run", file, "--out", folder, "-q")
+    said = taskmix("evaluate", folder)
     assert "the run scored at most 20 of each task" in said.out
-    (tmp_path / "runs").mkdir()
-    said = taskmix("evaluate", tmp_path / "runs")
-    assert "expected the folder of a finished run, found no run.yaml" in said.err
+
+
+def test_a_folder_of_runs_is_no_run_and_its_runs_are_named(
+    taskmix: Taskmix, tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    said = taskmix("evaluate", runs)
+    assert said.err.endswith("expected the folder of a finished run, found no run.yaml\n")
+    for number in range(7):
+        (runs / f"run-{number}").mkdir()
+        (runs / f"run-{number}" / "run.yaml").write_text(RUN)
+    names = ", ".join(str(runs / f"run-{number}") for number in range(5))
+    for command in ("evaluate", "resume"):
+        said = taskmix(command, runs)
+        assert said.code == 2
+        assert said.err.endswith(f"; runs in it: {names} and 2 more\n")
+
+
+def test_a_wrong_objective_of_a_comparison_is_not_blamed_on_a_policy(
+    taskmix: Taskmix, tmp_path: Path
+) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(RUN)
+    words = ("--set", "objective=digits/lefft", "--out", tmp_path / "study")
+    said = taskmix("compare", file, *words)
+    assert said.err.startswith("taskmix: objective: unknown task 'digits/lefft'; did you mean")
 
 
 def test_a_comparison_without_policies_is_with_uniform_sampling(

@@ -282,6 +282,7 @@ def test_a_task_that_is_learned_gives_its_share_to_one_that_is_not() -> None:
     assert mixture.changed
     assert mixture.shares["task1"] > 0.7
     assert mixture.gain.mean > 0.02
+    assert "no evidence" in mixture.tables()[0].notes[2]
     assert [task.begun for task in mixture.tasks] == [True, True]
 
 

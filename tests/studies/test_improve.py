@@ -14,6 +14,7 @@ from taskmix.config import RunConfig, build_decider
 from taskmix.errors import UserError
 from taskmix.journal import Evaluation, Journal, Opening
 from taskmix.offpolicy import (
+    Estimate,
     Log,
     entropy_weight,
     estimate,
@@ -26,6 +27,7 @@ from taskmix.rng import stream
 from taskmix.run_info import RunInfo
 from taskmix.studies.improve import (
     ImproveSettings,
+    PolicyEstimate,
     estimate_runs,
     improve_loop,
     improve_runs,
@@ -118,6 +120,24 @@ def test_what_is_to_be_printed_is_there(run: Path, tmp_path: Path) -> None:
     assert judged.estimate == estimate_improved(log, 2.0)
     assert judged.earned == pytest.approx(log.rewards.mean())
     assert (judged.steps, judged.entropy_weight) == (300, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("earned", "interval", "words"),
+    [
+        (0.226, (0.197, 0.272), "The interval contains the reward that was earned: no evidence"),
+        (0.19, (0.197, 0.272), None),
+        (0.28, (0.197, 0.272), None),
+        (0.226, None, "Without an interval this is no evidence"),
+    ],
+)
+def test_an_estimate_that_is_no_evidence_says_so(
+    earned: float, interval: tuple[float, float] | None, words: str | None
+) -> None:
+    found = Estimate(0.234, 0.02, interval, 80.0, 100, None if interval else "too few decisions")
+    text = repr(PolicyEstimate({"name": "fixed"}, (), earned, found, 100))
+    assert ("no evidence" in text) == (words is not None)
+    assert words is None or words in text
 
 
 def test_the_chosen_entropy_weight_is_told(run: Path, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from taskmix.studies.locks import FileLocks
 from taskmix.studies.looks import record_look
 from taskmix.studies.workers import Runner, check_same_settings, helpers
 from taskmix.training.folder import JOURNAL, RUN, SCORES, Finished, config_of, finished
+from taskmix.training.objective import check_objective
 
 if TYPE_CHECKING:
     from torch import nn
@@ -91,6 +92,7 @@ def compare(
 
     shared = configured(config, tasks)
     out = Path("studies") / shared.name if out is None else Path(out)
+    check_objective(shared.objective, shared.task_names)  # before a policy complains of it
     specs = with_uniform(shared) if deciders is None else deciders
     contestants = [contestant_config(shared, spec) for spec in specs]
     names = check_names(contestants)

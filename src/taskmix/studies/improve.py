@@ -96,6 +96,7 @@ class PolicyEstimate(Tabled):
         notes = [
             f"Reward of a step: {self.earned:.4f} earned, {estimate.value:.4f} estimated for this "
             f"policy ({interval}){source}.",
+            *self._doubts(),
             "That is at the states that these runs visited; a training of its own comes to others.",
             f"Effective sample size: {estimate.effective_sample_size:.0f} of {estimate.decisions} "
             f"decisions ({self.steps} steps).",
@@ -105,6 +106,18 @@ class PolicyEstimate(Tabled):
         columns = [Column("task"), Column("share before", ".4f"), Column("share now", ".4f")]
         rows: list[Row] = [[share.task, share.before, share.now] for share in self.shares]
         return [Table(columns, rows, notes=tuple(notes))]
+
+    def _doubts(self) -> list[str]:
+        """Return a sentence if the estimate is no evidence of a difference to the logged reward."""
+        interval = self.estimate.interval
+        if interval is None:
+            return ["Without an interval this is no evidence that the policy is better or worse."]
+        if interval[0] <= self.earned <= interval[1]:
+            return [
+                "The interval contains the reward that was earned: no evidence that the policy is"
+                " better or worse."
+            ]
+        return []
 
 
 @dataclass(frozen=True)

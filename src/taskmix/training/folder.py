@@ -18,6 +18,7 @@ SCORES = "scores.json"
 CHECKPOINTS = "checkpoints"
 MODEL = "model"
 REPORT = "report.html"
+MAX_NAMED = 5  # runs in a message
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,9 @@ class Finished(Tabled):
 
 def config_of(folder: Path) -> RunConfig:
     if not (folder / RUN).exists():
-        raise UserError(f"{folder}: expected a run folder, found no {RUN} in it")
+        raise UserError(
+            f"{folder}: expected a run folder, found no {RUN} in it{_runs_below(folder)}"
+        )
     return parse(read_yaml(folder / RUN), str(folder / RUN))
 
 
@@ -73,7 +76,10 @@ def finished(folder: Path) -> Finished:
     path = folder / SCORES
     if not path.exists():
         if not (folder / RUN).exists():
-            raise UserError(f"{folder}: expected the folder of a finished run, found no {RUN}")
+            raise UserError(
+                f"{folder}: expected the folder of a finished run, found no {RUN}"
+                f"{_runs_below(folder)}"
+            )
         raise UserError(
             f"{folder}: expected a finished run, found no {SCORES}; "
             f"go on with it by `taskmix resume {folder}`"
@@ -82,6 +88,13 @@ def finished(folder: Path) -> Finished:
         return TypeAdapter(Finished).validate_json(path.read_bytes(), strict=True)
     except ValidationError as error:
         raise UserError(f"{path}: expected the scores of a run, found {explain(error)}") from None
+
+
+def _runs_below(folder: Path) -> str:
+    """Return words about the runs in a folder that is none itself."""
+    names = sorted(str(path.parent) for path in folder.glob(f"*/{RUN}"))
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return f"; runs in it: {', '.join(names[:MAX_NAMED])}{more}" if names else ""
 
 
 def put_aside(folder: Path) -> Path | None:

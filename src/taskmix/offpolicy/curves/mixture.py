@@ -121,6 +121,10 @@ class LearnedMixture(Tabled):
                 f"({text(self.gain.low)} to {text(self.gain.high)}); the probability of a gain is "
                 f"{self.confidence:.0%}."
             )
+            yield (
+                "That is a forecast from the curves of these runs, no evidence: runs with both"
+                " shares and the same seeds would show a gain (`taskmix compare`)."
+            )
         else:
             yield (
                 "No gain to be expected: the probability of a gain by other shares is "
