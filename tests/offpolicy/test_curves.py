@@ -359,3 +359,107 @@ def test_the_allocation_is_the_best_on_the_grid(
         if sum(counts) == units
     )
     assert values[np.arange(tasks), parts].sum() == pytest.approx(best)
+
+
+def constant_run(values: list[list[float]], baselines: dict[str, float]) -> ScoredRun:
+    """A run with given scores of each task, ten evaluations on 150 dev examples."""
+    scores = np.array(values).T
+    count = scores.shape[1]
+    tasks, shares = tuple(f"task{k}" for k in range(count)), np.full(count, 1 / count)
+    training = np.outer(np.linspace(0.1, 1.0, len(scores)), shares) * MOST
+    return ScoredRun(
+        tasks,
+        np.broadcast_to(training, (POWERS, *training.shape)),
+        scores,
+        shares,
+        np.zeros(count),
+        np.full(count, 150.0),
+        SCHEDULE,
+        tasks,
+        baselines=baselines,
+    )
+
+
+LEARNED = [0.46, 0.59, 0.64, 0.71, 0.69, 0.77, 0.78, 0.74, 0.79, 0.8]
+
+
+@pytest.mark.parametrize("baselines", [{}, {"task0": 0.5}])
+def test_a_constant_score_has_at_least_the_noise_of_its_dev_set(
+    baselines: dict[str, float],
+) -> None:
+    """A model that predicts one class repeats its score; a run that has begun will not."""
+    [task] = learn_mixture([constant_run([[0.5] * 10], baselines)]).tasks
+    noise = math.sqrt(0.25 / 150)
+    assert task.unchanged.high - task.unchanged.low > 2 * 1.64 * math.sqrt(2) * noise
+    assert not task.begun
+
+
+def test_a_score_at_its_baseline_in_some_evaluations_is_recognised() -> None:
+    run = constant_run([[0.3, 0.5, 0.4, 0.5, 0.6], [0.2, 0.2, 0.3, 0.2, 0.2]], {"task0": 0.5})
+    assert run.idle("task0").tolist() == [False, True, False, True, False]
+    assert run.idle("task1").tolist() == [True, True, False, False, False]
+    assert not replace(run, measure="loss").idle("task1").any()
+
+
+def test_two_higher_evaluations_at_the_end_promise_no_leap() -> None:
+    """Rises of 1 and 2 standard deviations of the dev set: the prior over the tasks decides."""
+    late = [0.5] * 8 + [0.54, 0.58]
+    pilot = constant_run([LEARNED, late, [0.5] * 10], {f"task{k}": 0.5 for k in (1, 2)})
+    mixture = learn_mixture([pilot])
+    assert not mixture.tasks[1].begun
+    assert mixture.tasks[1].score.mean < 0.68
+    assert mixture.tasks[1].score.low < 0.5
+
+
+def test_a_rise_to_the_baseline_is_no_beginning() -> None:
+    rising = [0.2, 0.24, 0.3, 0.37, 0.41, 0.46, 0.47, 0.5, 0.51, 0.49]
+    known = constant_run([rising], {"task0": 0.5})
+    assert learn_mixture([replace(known, baselines={})]).tasks[0].begun
+    assert not learn_mixture([known]).tasks[0].begun
+
+
+def test_baselines_are_those_of_the_finished_run(tmp_path: Path) -> None:
+    path = write_journal(tmp_path / "journal.jsonl")
+    assert ScoredRun.from_journal(path).baselines == {}
+    scores = tmp_path / "scores.json"
+    scores.write_text('{"tasks": {"a": {"baseline": 0.25}, "b": {"baseline": null}}}')
+    assert ScoredRun.from_journal(tmp_path).baselines == {"a": 0.25}
+    assert ScoredRun.from_journal(tmp_path, "loss").baselines == {}
+    scores.write_text("[]")
+    with pytest.raises(UserError, match="expected the scores of a finished run"):
+        ScoredRun.from_journal(tmp_path)
+
+
+def late_run(scales: Array, heights: Array, shares: Array, seed: int) -> ScoredRun:
+    """A run of tasks that predict one class until a twentieth of their height is learned."""
+    rng = stream(seed, "late")
+    training = np.outer(np.linspace(0.1, 1.0, 10), shares) * MOST
+    values = np.full(training.shape, 0.4)
+    for k, scale in enumerate(scales):
+        rise = 1 - 1 / (1 + (training[:, k] / scale) ** 3)
+        scores = rng.binomial(150, 0.4 + heights[k] * rise) / 150
+        values[:, k] = np.where(rise < 0.05, 0.4, scores)
+    run = constant_run(values.T.tolist(), {f"task{k}": 0.4 for k in range(len(scales))})
+    return replace(
+        run, training=np.broadcast_to(training, (POWERS, *training.shape)), shares=shares
+    )
+
+
+def test_intervals_cover_where_most_tasks_begin_late_or_not_at_all() -> None:
+    """Of 15 x 4 intervals of 90%, 46 at least cover.
+
+    With a coverage of 0.9, fewer than 46 of 60 have a probability of 0.1%.
+    """
+    covered = 0
+    for seed in range(15):
+        rng = stream(seed, "late truth")
+        scales = MOST * np.exp(rng.uniform(np.log(0.05), np.log(2), 4))
+        heights = rng.uniform(0.1, 0.5, 4)
+        mixture = learn_mixture([late_run(scales, heights, np.full(4, 0.25), seed)])
+        shares = np.array(list(mixture.shares.values()))
+        other = late_run(scales, heights, shares, seed + 1000)
+        covered += sum(
+            task.score.covers(score)
+            for task, score in zip(mixture.tasks, other.values[-1], strict=True)
+        )
+    assert covered >= 46

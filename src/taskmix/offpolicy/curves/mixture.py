@@ -133,8 +133,9 @@ class LearnedMixture(Tabled):
         late = [task.task for task in self.tasks if not task.begun]
         if late:
             yield (
-                f"Not begun, as far as the scores show: {', '.join(late)}. Their predictions are "
-                "guesses from the curves of the other tasks; a longer run would tell."
+                f"Not begun: {', '.join(late)}. Their scores have not risen beyond their noise, or "
+                "not above the majority-class baseline, so the runs were too short for these "
+                "tasks: their predictions are guesses from the curves of the other tasks."
             )
 
 
@@ -238,5 +239,7 @@ def _begun(curves: LearningCurves, k: int) -> bool:
     sample = curves.samples[k]
     most = np.max([run.training[:, -1, [k]] for run in curves.runs], axis=0)
     values = sample.at(most)[:, 0]
-    risen = values - sample.level > RISEN * sample.deviation(values)
+    # An untrained model may be below the baseline; predicting one class is no beginning.
+    level = np.fmax(sample.level, curves.baselines[k])
+    risen = values - level > RISEN * sample.deviation(values)
     return float(risen.mean()) >= BEGUN

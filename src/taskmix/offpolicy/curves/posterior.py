@@ -20,6 +20,8 @@ NOISES = 2.0 ** np.arange(-2.0, 2.5, 0.5)
 MEAN_HEIGHTS, HEIGHT_DEVIATION = (0.2, 0.4, 0.7), 0.3
 #: The prior mean and standard deviation of the score before training.
 LEVEL, LEVEL_DEVIATION = 0.5, 0.5
+#: The prior standard deviation of that score around the majority-class baseline, if this is known.
+BASELINE_DEVIATION = 0.2
 #: The prior standard deviation of the bias of free scores, which dropout lowers.
 FREE_DEVIATION = 0.05
 #: The part of the pooled prior over shapes that stays flat, and the rounds in which it is pooled.
@@ -146,6 +148,8 @@ class LearningCurves:
             self.unit = max(float(np.ptp(run.values, axis=0).max()) for run in self.runs) or 1.0
         dev = np.max([np.nan_to_num(run.dev) for run in self.runs], axis=0)
         self.dev = np.where(dev > 0, dev, UNKNOWN_DEV)
+        known = {task: value for run in self.runs for task, value in run.baselines.items()}
+        self.baselines: Array = np.array([known.get(task, np.nan) for task in self.tasks])
         most = max(run.schedule.steps * run.schedule.batch for run in self.runs)
         least = min(run.schedule.batch for run in self.runs)
         self.shapes = Shapes.grid(np.geomspace(least, 10 * most, SCALES), families)
@@ -183,30 +187,42 @@ class LearningCurves:
         bias = np.broadcast_to(np.arange(len(scores)) >= len(evaluated), rises.shape)
         design = np.stack([np.ones_like(rises), rises, bias], axis=1) / deviations
         values = scores / deviations
-        level = LEVEL if self.measure == "score" else float(self.runs[0].values[0, k])
-        prior_mean = np.array([level, mean * self.unit, 0.0])
-        spreads = np.array([LEVEL_DEVIATION, HEIGHT_DEVIATION, FREE_DEVIATION])
-        prior = np.diag((self.unit * spreads) ** -2.0)
-        weights = NOISES**-2.0
-        gram = design @ design.transpose(0, 2, 1)  # (shapes, 3, 3)
-        precisions = gram[:, None] * weights[:, None, None] + prior
+        prior_mean, prior = self._linear_prior(k, mean)
+        # A model that predicts one class has the same score again and again, which tells nothing of
+        # the noise of later scores: there the noise is that of a proportion.
+        idle = np.zeros(len(scores), dtype=np.bool_)
+        idle[: len(evaluated)] = np.concatenate([run.idle(task) for run in self.runs])
+        weights = np.where(idle, 1.0, (NOISES**-2.0)[:, None])  # (noises, scores)
+        precisions = np.einsum("sip,np,sjp->snij", design, weights, design, optimize=True) + prior
         covariances = np.asarray(np.linalg.inv(precisions), dtype=np.float64)
-        products = (design @ values)[:, None] * weights[:, None] + prior @ prior_mean
+        products = np.einsum("sip,np->sni", design, weights * values, optimize=True)
+        products += prior @ prior_mean
         means = np.einsum("snij,snj->sni", covariances, products)
         misfit = (
-            weights * (values @ values)
+            weights @ values**2
             + prior_mean @ prior @ prior_mean
             - np.einsum("sni,sni->sn", means, products)
         )
         evidence = (
             -0.5 * (misfit + np.linalg.slogdet(precisions)[1] - np.linalg.slogdet(prior)[1])
-            - len(values) * np.log(NOISES * np.sqrt(2 * np.pi))
+            - (~idle).sum() * np.log(NOISES)
+            - 0.5 * len(values) * np.log(2 * np.pi)
             - np.log(deviations).sum()
         )
         # Only a part of the normal distribution of the heights is possible.
         low, high = self._height_limits(k, means, covariances)
         evidence += np.log(np.maximum(ndtr(high) - ndtr(low), np.finfo(float).tiny))
         return _Cells(evidence, means, covariances)
+
+    def _linear_prior(self, k: int, mean: float) -> tuple[Array, Array]:
+        """Return the prior mean of level, height and bias, and its precision matrix."""
+        level, deviation = LEVEL, LEVEL_DEVIATION
+        if self.measure == "loss":
+            level = float(self.runs[0].values[0, k])
+        elif not np.isnan(self.baselines[k]):
+            level, deviation = float(self.baselines[k]), BASELINE_DEVIATION
+        spreads = self.unit * np.array([deviation, HEIGHT_DEVIATION, FREE_DEVIATION])
+        return np.array([level, mean * self.unit, 0.0]), np.diag(spreads**-2.0)
 
     def _height_limits(self, k: int, means: Array, covariances: Array) -> tuple[Array, Array]:
         """Return the lowest and the highest height, in standard deviations from its mean."""

@@ -1,5 +1,6 @@
 """The scores of a run beside the amount of training that each task had had by then."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +24,10 @@ REPEATS = 15.0
 RATE_POWERS = np.array([0.0, 0.5, 1.0])
 #: Free scores are averaged over this many examples or more.
 FREE_WINDOW = 64
+#: Two scores of the same dev set that differ by less are equal.
+SAME_SCORE = 1e-6
+#: The file of a finished run with its scores and baselines.
+SCORES = "scores.json"
 #: Places of the schedule at which the training of a planned run is summed up.
 PLACES = 256
 
@@ -105,6 +110,7 @@ class ScoredRun:
         targets: the tasks that the run is scored on.
         measure: whether the values are scores or negative losses.
         free: by task, the scores of its batches, where these were measured.
+        baselines: by task, the score of its majority class, or of its mean, where it is known.
     """
 
     tasks: tuple[str, ...]
@@ -117,6 +123,7 @@ class ScoredRun:
     targets: tuple[str, ...]
     measure: Measure = "score"
     free: Mapping[str, FreeScores] = field(default_factory=dict)
+    baselines: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def from_journal(cls, path: Path | str, measure: Measure | None = None) -> Self:
@@ -155,7 +162,20 @@ class ScoredRun:
             tuple(opening.objective or opening.tasks),
             measure,
             reader.free_scores() if measure == "score" else {},
+            _baselines(path.parent / SCORES) if measure == "score" else {},
         )
+
+    def idle(self, task: str) -> NDArray[np.bool_]:
+        """Return which scores are those of a model that predicts one class, `(evaluations,)`.
+
+        Such a score equals the baseline, or all scores of the run before it.
+        """
+        values = self.values[:, self.tasks.index(task)]
+        if self.measure == "loss":
+            return np.zeros(len(values), dtype=np.bool_)
+        constant = np.logical_and.accumulate(values == values[0])
+        constant &= constant.sum() > 1
+        return constant | (np.abs(values - self.baselines.get(task, np.nan)) < SAME_SCORE)
 
     def reordered(self, tasks: Iterable[str]) -> Self:
         """Return the run with its tasks in another order."""
@@ -175,6 +195,18 @@ class ScoredRun:
             epochs=self.epochs[order],
             dev=self.dev[order],
         )
+
+
+def _baselines(path: Path) -> dict[str, float]:
+    """Return the baselines in a finished run's file of scores; none if there is no such file."""
+    if not path.is_file():
+        return {}
+    try:
+        tasks = json.loads(path.read_bytes())["tasks"]
+        found = {task: scores["baseline"] for task, scores in tasks.items()}
+    except (ValueError, TypeError, AttributeError, KeyError):
+        raise UserError(f"{path}: expected the scores of a finished run") from None
+    return {task: float(value) for task, value in found.items() if value is not None}
 
 
 class _Window:
