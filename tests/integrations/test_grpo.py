@@ -499,6 +499,15 @@ def test_the_journal_can_be_evaluated(tmp_path: Path) -> None:
             "expected one that learns from what is measured here",
         ),
         ({"lag": 0}, "lag: expected at least 1 draw"),
+        (
+            {"policy": taskmix.SEC([*SIZES, "absent"])},
+            "train_dataset: expected one for each task of the policy, even, odd, small, absent",
+        ),
+        (
+            {"policy": {"name": "fixed", "probabilities": {"even": 0.5, "absent": 0.5}}},
+            "policy fixed: probabilities: expected a value for each of .* found .*absent",
+        ),
+        ({"policy": "secs"}, "unknown policy 'secs'; did you mean 'sec'"),
     ],
 )
 def test_a_mistake_before_the_training_is_one_sentence(
@@ -516,6 +525,9 @@ def test_a_mistake_before_the_training_is_one_sentence(
         (None, "reward function function: expected a list of 4 rewards, found None"),
         ([None] * 4, "expected a number for each completion, found None for all 4 of draw 1"),
         ([1.0, math.nan, 0.0, 0.0], "expected finite numbers, or None to abstain, found nan"),
+        ([1.0, math.inf, 0.0, 0.0], "expected finite numbers, or None to abstain, found inf"),
+        (["good"] * 4, "expected finite numbers, or None to abstain, found 'good'"),
+        (1.0, "expected a list of 4 rewards, found 1.0"),
         ([1.0] * 3, "expected 4 rewards, one for each completion, found 3"),
     ],
 )

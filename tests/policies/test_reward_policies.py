@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskmix import DUMP, SEC, Climb, Learnability, Outcome, Progress, Worth
+from taskmix.integrations.rollouts import signals_of
 from taskmix.policies import POLICIES, Rewards
 from taskmix.rng import stream
 
@@ -67,6 +68,25 @@ def test_sec_is_a_boltzmann_bandit_with_td_values(history):
     expected = [weight / sum(weights) for weight in weights]
     policy = SEC(TASKS, rate=0.25, temperature=0.4)
     assert told(policy, history, "advantage") == pytest.approx(expected)
+
+
+advantages = st.lists(st.floats(-2, 2), min_size=1, max_size=4)
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.lists(st.tuples(advantages, advantages, advantages), max_size=8))
+def test_sec_agrees_with_its_code_where_every_batch_has_all_arms(batches):
+    """One update of all values for each batch, from the mean absolute advantage of each arm."""
+    policy, values = SEC(TASKS, rate=0.5, temperature=1.0), np.zeros(3)
+    for batch in batches:
+        rewards = np.zeros(3)
+        for arm, completions in enumerate(batch):
+            rewards[arm] = np.mean(np.abs(completions))
+            signals = signals_of([0.0] * len(completions), completions, len(completions))
+            policy.tell(Outcome(policy.replay(arm), advantage=signals["advantage"]))
+        values = (1 - 0.5) * values + 0.5 * rewards
+    expected = np.exp(values / 1.0) / np.sum(np.exp(values / 1.0))
+    assert policy.probabilities() == pytest.approx(expected)
 
 
 @settings(derandomize=True, deadline=None)

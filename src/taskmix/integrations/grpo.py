@@ -432,8 +432,8 @@ class _RewardFunction:
                 f"{what} {expected} rewards, one for each completion, found {len(values)}"
             )
         for value in values:
-            if value is not None and not math.isfinite(value):
-                raise UserError(f"{what} finite numbers, or None to abstain, found {float(value)}")
+            if value is not None and not _is_finite(value):
+                raise UserError(f"{what} finite numbers, or None to abstain, found {value!r:.40}")
         return [None if value is None else float(value) for value in values]
 
 
@@ -444,6 +444,13 @@ class _AsyncRewardFunction(_RewardFunction):
         chosen = self._chosen(columns)
         values = await self._function(**self._select(columns, chosen)) if chosen else []
         return self._spread(self._checked(values, len(chosen)), columns, chosen)
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except (TypeError, ValueError):  # not a number, or a tensor of several
+        return False
 
 
 def _reward_functions(given: Any, tasks: Sequence[str]) -> Any:

@@ -14,10 +14,10 @@ from taskmix.policies.state import Array, ToldDraws
 class Learnability(StoredPolicy):
     """Prefers the environments whose pass rate p has the largest p(1 - p).
 
-    The score of SFL (Rutherford et al. 2024) and of Foster et al. (2025, arXiv 2502.12272), who
-    prefer prompts of a language model by it: the variance of a reward of 0 or 1. It vanishes for a
-    prompt that is always or never solved, whose completions all have an advantage of 0. Here it is
-    the score of an environment,
+    The score of SFL (Rutherford et al. 2024) and of LILO (Foster et al. 2025, arXiv 2502.12272),
+    which prefers prompts of a language model by it: the variance of a reward of 0 or 1. It
+    vanishes for a prompt that is always or never solved, whose completions all have an advantage
+    of 0. Here it is the score of an environment,
 
         π_k = (1 - ε) p_k (1 - p_k) / Σ_j p_j (1 - p_j) + ε/N,
 

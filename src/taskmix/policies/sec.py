@@ -16,7 +16,7 @@ LARGEST_ADVANTAGE = 1e3
 class SEC(StoredPolicy):
     """Prefers the environments with the largest absolute advantages.
 
-    The Self-Evolving Curriculum of Chen et al. (2025, arXiv 2505.14970, section 3). Its bandit has
+    The Self-Evolving Curriculum of Chen et al. (2025, arXiv 2505.14970). Its bandit has
     an arm for each environment. The reward of an arm is the mean absolute advantage r of the
     completions, a proxy of the size of the gradient. The value of an arm follows TD(0), and arms
     are drawn from a Boltzmann distribution:
@@ -27,6 +27,11 @@ class SEC(StoredPolicy):
     environments that are solved or too hard decrease. With advantages that are divided by the
     standard deviation of their group, r is at most about 1, and τ has to be well below 1 to change
     much.
+
+    The update, its start and the distribution are those of a public copy of the method's code.
+    There, a step has prompts of many arms. It updates each arm once, by the mean over its
+    completions, and an arm without completions by r = 0. Here a draw updates its own arm only, so
+    an environment that is not drawn keeps its value.
 
     Args:
         tasks: the names of the environments.
