@@ -111,6 +111,32 @@ def _free(key: str, value: Any) -> bool:
     return isinstance(value, str) and key != "topics"
 
 
+def test_an_answer_with_few_values_is_a_class(tmp_path: Path) -> None:
+    rows = [f"is it {k}?,it is {k} today,{'yes' if k % 3 else 'no'}" for k in range(30)]
+    csv(tmp_path / "pairs.csv", "question,passage,answer", rows)
+    guess = entry(tmp_path)
+    assert guess["kind"] == "classify"
+    assert (guess["text"], guess["pair"], guess["label"]) == ("question", "passage", "answer")
+
+
+def test_other_columns_that_may_be_the_label_are_named(tmp_path: Path) -> None:
+    rows = [f"good number {k},{k % 5},{'up' if k % 2 else 'down'}" for k in range(40)]
+    csv(tmp_path / "reviews.csv", "review,stars,sentiment", rows)
+    assert "stars has 5 values; sentiment may be the label instead" in run_file(tmp_path, tmp_path)
+
+
+def test_another_separator_is_one_sentence(tmp_path: Path) -> None:
+    csv(tmp_path / "topics.csv", "headline;topic", [f"a b {k};x" for k in range(20)])
+    with pytest.raises(UserError, match=r"separated by commas .* the one column 'headline;topic'"):
+        run_file(tmp_path, tmp_path)
+
+
+def test_tasks_that_generate_get_a_language_model(tmp_path: Path) -> None:
+    csv(tmp_path / "a.csv", "text,label", [f"a b {k},{k % 2}" for k in range(20)])
+    csv(tmp_path / "b.csv", "prompt,response", [f"say {k},it is {k}" for k in range(20)])
+    assert "model: {encoder: small}" in run_file(tmp_path, tmp_path)
+
+
 def test_splits_are_found_in_folders_and_in_names(tmp_path: Path) -> None:
     for name in ("train", "validation", "test"):
         (tmp_path / "mood").mkdir(exist_ok=True)

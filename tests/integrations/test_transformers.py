@@ -428,7 +428,7 @@ def test_the_state_of_a_checkpoint_is_json(tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_is_said_in_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"^train_dataset: expected training sets by name, found "):
+    with pytest.raises(UserError, match=r"^train_dataset: expected a mapping of names"):
         MixtureTrainer(train_dataset=data()["easy"], policy=taskmix.Random(["easy"]))
     with pytest.raises(UserError, match=r"^train_dataset: expected one for each task .* found a"):
         MixtureTrainer(train_dataset={"a": []}, policy=taskmix.Random(["a", "b"]))

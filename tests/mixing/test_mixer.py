@@ -270,3 +270,18 @@ def test_a_journal_that_is_there_already_is_not_written_over(tmp_path: Path) -> 
     state = mixer.state_dict()
     with pytest.raises(UserError, match=r"expected the journal of the state, found no such file"):
         make(journal=tmp_path / "gone.jsonl").load_state_dict(state)
+
+
+def test_a_training_with_another_number_of_steps_is_refused_in_a_sentence() -> None:
+    sizes = {"small": 10, "large": 1000}
+    mixer = Mixer("aimed", sizes, 4, seed=1, steps=200)
+    next(iter(mixer))
+    state = mixer.state_dict()
+    with pytest.raises(
+        UserError, match=r"aimed: its shares depend on .* expected 200, .* found 400"
+    ):
+        Mixer("aimed", sizes, 4, seed=1, steps=400).load_state_dict(state)
+    Mixer("aimed", sizes, 4, seed=1, steps=200).load_state_dict(state)
+    uniform = Mixer("random", sizes, 4, seed=1, steps=200)
+    next(iter(uniform))
+    Mixer("random", sizes, 4, seed=1, steps=400).load_state_dict(uniform.state_dict())

@@ -268,7 +268,7 @@ def test_draws_that_held_for_a_round_count_once() -> None:
 
 def test_rounds_are_too_few_by_their_number_not_by_their_steps() -> None:
     log = held(simulated(stream(14, "logs"), TRUTH, LOGGER, 20), 100)
-    with pytest.warns(SmallSampleWarning, match="of 20 decisions: .* too little for an interval"):
+    with pytest.warns(SmallSampleWarning, match=r"has 20 decisions.* too little for an interval"):
         assert estimate(log, POLICY).interval is None
 
 
@@ -414,7 +414,7 @@ def test_a_cycle_supports_no_other_policy_unless_taken_for_its_mixture() -> None
 def test_a_small_effective_sample_is_named() -> None:
     log = Log(["a", "b"], [0] * 195 + [1] * 5, [[0.9, 0.1]] * 200, [1.0] * 200)
     with pytest.warns(
-        SmallSampleWarning, match=r"effective sample size is \d+\.\d of 200 decisions"
+        SmallSampleWarning, match=r"effective sample size is \d+\.\d \(the log has 200 decisions\)"
     ):
         estimate(log, {"a": 0.01, "b": 0.99})
     unseen = Log(["a", "b"], [0] * 200, [[0.99, 0.01]] * 200, [1.0] * 200)
@@ -422,7 +422,7 @@ def test_a_small_effective_sample_is_named() -> None:
         estimate(unseen, {"a": 0.7, "b": 0.3})
     said = [str(warning.message) for warning in caught]
     assert said[0].startswith(
-        "expected or counted by task, the effective sample size is 10.8 of 200 decisions"
+        "expected or counted by task, the effective sample size is 10.8 (the log has 200 decisions)"
     )
     assert said[1] == "30% of the policy's draws are of tasks that the log never drew"
 

@@ -80,3 +80,12 @@ def test_steps_on_the_command_line_replace_epochs(toy: Toy) -> None:
 def test_wrong_epochs_are_one_sentence(toy: Toy, changes: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
         toy(**changes)
+
+
+def test_a_plan_names_repeated_tasks_and_small_dev_sets(
+    toy: Callable[..., RunConfig], toys: Mapping[str, Task]
+) -> None:
+    config = toy(policy="aimed", objective="c", budget={"steps": 2000, "batch": 8})
+    said = str(plan(config, tasks=toys, cost=False))
+    assert "aimed draws a task less often if its examples are repeated" in said
+    assert "Few dev rows" not in said  # 30 of each

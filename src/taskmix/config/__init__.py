@@ -15,6 +15,7 @@ from taskmix.config.dialect import read_value, read_yaml, write_value
 from taskmix.config.entries import FilesTask, HubTask, NamedTask, TaskEntry, task_entry
 from taskmix.config.overrides import changed, decided_by, load, parse, with_sets
 from taskmix.config.schema import (
+    DEFAULT_POLICY,
     OF_MACHINE,
     Objective,
     Optimizer,
@@ -25,6 +26,7 @@ from taskmix.config.schema import (
 )
 
 __all__ = [
+    "DEFAULT_POLICY",
     "OF_MACHINE",
     "FilesTask",
     "HubTask",

@@ -63,7 +63,7 @@ def run_file(folder: Path, base: Path) -> str:
 
 
 def _settings(kinds: set[str]) -> list[str]:
-    if kinds == {"generate"}:
+    if "generate" in kinds:
         model = "model: {encoder: small} # or a language model of the hub, or a folder"
         objective = ["# objective: {loss: [...]} # the target tasks, if not all of them are"]
     else:
@@ -114,6 +114,12 @@ def _rows(path: Path) -> Rows:
     rows = [record.values for record in islice(records, ROWS)]
     if not rows:
         raise UserError(f"{path}: expected rows, found none")
+    [header, *others] = rows[0]
+    if not others and re.search(r"[;\t|]", str(header)):
+        raise UserError(
+            f"{path}: expected columns that are separated by commas (.csv) or tabs (.tsv), found "
+            f"the one column {header!r}"
+        )
     return rows
 
 
@@ -159,7 +165,7 @@ def _choices(rows: Rows) -> Guess | None:
 def _answer(rows: Rows) -> Guess | None:
     for prompt in ("prompt", "instruction", "question", "input"):
         for answer in ("answer", "completion", "response", "output"):
-            if {prompt, answer} <= rows[0].keys():
+            if {prompt, answer} <= rows[0].keys() and not _is_class(rows, answer):
                 return Guess("generate", {"prompt": prompt, "answer": answer}, "answers to prompts")
     return None
 
@@ -179,10 +185,11 @@ def _labelled(rows: Rows) -> Guess | None:
     if all(_is_number(value) for value in values) and (
         count > MAX_CLASSES or any(float(value) % 1 for value in values)
     ):
-        return Guess("regress", columns, f"{label} has {count} different numbers")
+        why = f"{label} has {count} different numbers{_rivals(rows, label)}"
+        return Guess("regress", columns, why)
     if count > MAX_CLASSES:
         return None
-    return Guess("classify", columns, f"{label} has {count} values")
+    return Guess("classify", columns, f"{label} has {count} values{_rivals(rows, label)}")
 
 
 def _text(rows: Rows) -> Guess | None:
@@ -199,8 +206,19 @@ def _label(rows: Rows) -> str | None:
     for name in names:
         if name.lower() in LABELS:
             return name
-    few = [name for name in names if 2 <= _values(rows, name) <= min(MAX_CLASSES, len(rows) / 4)]
+    few = [name for name in names if _is_class(rows, name)]
     return few[-1] if few else None
+
+
+def _is_class(rows: Rows, name: str) -> bool:
+    """Return whether a column has few different values."""
+    return 2 <= _values(rows, name) <= min(MAX_CLASSES, len(rows) / 4)
+
+
+def _rivals(rows: Rows, label: str) -> str:
+    """Return in words the other columns that may be the label."""
+    rivals = [name for name in rows[0] if name != label and _is_class(rows, name)]
+    return f"; {', '.join(rivals)} may be the label instead" if rivals else ""
 
 
 def _texts(rows: Rows) -> list[str]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.utils import get_callable_name, is_async_callable
 
-from taskmix.config import PolicySpec
+from taskmix.config import DEFAULT_POLICY, PolicySpec
 from taskmix.errors import UserError, unknown
 from taskmix.integrations.rollouts import prompt_rewards, signals_of
 from taskmix.integrations.transformers import MixtureMixin
@@ -178,7 +178,7 @@ class MixtureGRPOMixin(MixtureMixin):
         reward_funcs: Any = None,
         *args: Any,
         train_dataset: Mapping[str, Any],
-        policy: PolicySpec,
+        policy: PolicySpec = DEFAULT_POLICY,
         decide: Decide = "generation",
         prompts: Literal["learnability"] | PromptLearnability | None = None,
         **kwargs: Any,

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Subset
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import EvalLoopOutput, EvalPrediction, seed_worker
 
-from taskmix.config import PolicySpec
+from taskmix.config import DEFAULT_POLICY, PolicySpec
 from taskmix.errors import UserError, unknown
 from taskmix.mixing import EvalScore, Mixed, Mixer, RandomState, Scorer, Tally, collate_by
 from taskmix.mixing.decisions import check_names
@@ -85,7 +85,7 @@ class MixtureMixin(_Base):
         self,
         *args: Any,
         train_dataset: Mapping[str, Any],
-        policy: PolicySpec,
+        policy: PolicySpec = DEFAULT_POLICY,
         decide: Decide = "step",
         collators: Mapping[str, Collator] | None = None,
         lengths: Mapping[str, ArrayLike] | None = None,
@@ -383,7 +383,8 @@ class MixtureTrainer(MixtureMixin, transformers.Trainer):
 def _check(policy: PolicySpec, sets: Mapping[str, Any], decide: str, evaluated: Any) -> None:
     if not isinstance(sets, Mapping):
         raise UserError(
-            f"train_dataset: expected training sets by name, found {type(sets).__name__}"
+            "train_dataset: expected a mapping of names to data sets, such as {'reviews': ...},"
+            f" found {type(sets).__name__}"
         )
     if isinstance(policy, Policy):
         check_names("train_dataset", sets, policy)

@@ -206,7 +206,8 @@ class Decisions:
         if size:
             raise UserError(
                 f"{self._path}: expected no journal before the first draw, found one of {size} "
-                "bytes; load the state that it belongs to, or remove it"
+                "bytes; resume the training that it belongs to (in a Trainer: "
+                "resume_from_checkpoint=True), or remove it"
             )
         self._path.parent.mkdir(parents=True, exist_ok=True)
         budget = {} if self._batch is None else {"batch": self._batch}

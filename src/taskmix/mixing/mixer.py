@@ -77,6 +77,7 @@ class Mixer(Decisions):
         steps: int | None = None,
     ) -> None:
         _check(sizes, batch, batches, lengths or {})
+        self.steps = None if isinstance(policy, Policy) else steps
         policy = _policy(policy, sizes, batch * batches, steps)
         sizes = {task: int(sizes[task]) for task in policy.tasks}
         super().__init__(policy, sizes, batch, seed=seed, journal=journal, lag=lag)
@@ -129,10 +130,21 @@ class Mixer(Decisions):
         return super().state_dict() | {
             "items": {str(number): self._items[number] for number in self.open},
             "orders": {task: order.state_dict() for task, order in self.orders.items()},
+            "steps": self.steps,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        super().load_state_dict(state)
+        try:
+            super().load_state_dict(state)
+        except UserError as error:
+            saved = state.get("steps")
+            if saved == self.steps or "distribution" not in str(error):
+                raise
+            raise UserError(
+                f"policy {self.policy.name}: its shares depend on the number of draws: expected"
+                f" {saved}, as in the training that was saved, found {self.steps}; keep the number"
+                " of steps, or start a new training"
+            ) from None
         self._items = {int(number): items for number, items in state["items"].items()}
         for task, order in self.orders.items():
             order.load_state_dict(state["orders"][task])

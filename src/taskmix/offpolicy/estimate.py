@@ -184,8 +184,9 @@ def _warn_if_small(size: float, least: float, target: Target, sample: Sample) ->
             else ""
         )
         warnings.warn(
-            f"{counted}the effective sample size is {least:.1f} of {sample.decided().sum()} "
-            f"decisions: the log says little about this policy{too_few}",
+            f"{counted}the effective sample size is {least:.1f} (the log has "
+            f"{sample.decided().sum()} decisions), below {MIN_DECISIONS}: the log says little "
+            f"about this policy{too_few}",
             SmallSampleWarning,
             stacklevel=4,
         )

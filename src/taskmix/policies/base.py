@@ -245,7 +245,9 @@ class Policy(Stateful, ABC):
         if same_draw and not np.allclose(self._distribution(), saved, rtol=0, atol=_ROUNDING):
             raise UserError(
                 f"policy {self.name}, draw {draw}: expected the distribution that was saved,"
-                " found another after loading: the state leaves out what tell changes"
+                " found another after loading: its arguments, the data or the number of steps are"
+                " not those of the training that was saved, or the state leaves out what tell"
+                " changes"
             )
 
     def _named(self, values: NDArray[Any]) -> dict[str, Any]:

@@ -131,6 +131,8 @@ def _epoch_size(entry: Prepared, config: RunConfig) -> float:
     return token_batches(entry, config.budget.tokens) * config.budget.batch
 
 
+MANY_EPOCHS = 10
+FEW_DEV_ROWS = 30
 _EQUIVALENT = {
     "steps": "",
     "examples": "as many examples as in ",
@@ -164,9 +166,24 @@ def _table(plan: RunPlan) -> Table:
             f"A step scores {scored:,.0f} candidates, {scored / len(planned):,.0f} of each task, "
             f"and trains on {config.budget.batch:,} of them."
         )
+    notes += _warnings(planned, config)
     if plan.cost is not None:
         notes.append(plan.cost.sentence)
     return Table(columns, rows, notes=tuple(notes))
+
+
+def _warnings(planned: Sequence[Planned], config: RunConfig) -> list[str]:
+    """Return sentences on repeated examples and on small dev sets."""
+    sentences = []
+    repeated = [f"{p.task} ({p.epochs:.0f} epochs)" for p in planned if p.epochs >= MANY_EPOCHS]
+    if repeated and config.decider["name"] == "aimed":
+        sentences.append(
+            f"aimed draws a task less often if its examples are repeated: {', '.join(repeated)}."
+        )
+    few = [f"{p.task} has {p.dev}" for p in planned if p.dev < FEW_DEV_ROWS]
+    if few:
+        sentences.append(f"Few dev rows: {', '.join(few)}; scores on so few rows are mostly noise.")
+    return sentences
 
 
 def _epochs(value: float) -> str:
