@@ -1,6 +1,8 @@
 """`taskmix tune`: a pilot, and runs with shares learned from all runs before."""
 
+import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -105,3 +107,25 @@ def test_the_command_prints_promises_and_results(config: RunConfig, tmp_path: Pa
     assert result.exit_code == 0, result.output
     assert "run-1" in result.output
     assert "Promised with 90% intervals" in " ".join(result.output.split())
+
+
+def test_a_plan_forecasts_from_an_earlier_run(config: RunConfig, tmp_path: Path) -> None:
+    tuning = tune(config, 1, tmp_path / "tuned")
+    (tmp_path / "run.yaml").write_text(dump(config))
+    command = ["plan", str(tmp_path / "run.yaml"), "--no-cost", "--from"]
+    pilot = str(tmp_path / "tuned/run-0")
+    result = CliRunner().invoke(app, [*command, pilot, "--json"])
+    assert result.exit_code == 0, result.output
+    promised = tuning.runs[1].promised
+    assert promised is not None
+    predicted = json.loads(result.stdout)["forecast"]
+    assert predicted["gain"] == pytest.approx(asdict(promised.gain))
+    assert [task["share"] for task in predicted["tasks"]] == pytest.approx(
+        list(promised.shares.values())
+    )
+    assert "shares before" in CliRunner().invoke(app, [*command, pilot]).stdout
+    other = config.model_copy(update={"tasks": config.tasks[:2]})
+    (tmp_path / "other.yaml").write_text(dump(other))
+    refused = CliRunner().invoke(app, ["plan", str(tmp_path / "other.yaml"), *command[2:], pilot])
+    assert isinstance(refused.exception, UserError)
+    assert "expected the same tasks" in str(refused.exception)

@@ -1,7 +1,7 @@
 """Commands that plan, train and resume a run."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -99,7 +99,11 @@ def resume(
     print_result(result, folder, quiet)
 
 
-@command("taskmix plan small-glue.yaml", "taskmix plan small-glue.yaml --set policy=task_size")
+@command(
+    "taskmix plan small-glue.yaml",
+    "taskmix plan small-glue.yaml --set policy=task_size",
+    "taskmix plan small-glue.yaml --from runs/small-glue",
+)
 def plan(
     file: RunFile,
     sets: Sets = None,
@@ -113,19 +117,32 @@ def plan(
             show_default=False,
         ),
     ] = None,
+    earlier: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--from",
+            metavar="RUN",
+            help="A finished run of the same tasks: predict scores and better shares from it; "
+            "several times, oldest first.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
 ) -> None:
     """Show how a run would spend its budget on each task, and estimate time and disk."""
     from taskmix import config as configs
+    from taskmix.studies.improve import forecast
     from taskmix.training.plan import plan as plan_run
 
     config = configs.load(file, sets or (), data)
     with showing(quiet=as_json) as view:
         planned = plan_run(config, cost=cost, watchers=[view(config)])
+    tasks = [task.task for task in planned.tasks]
+    mixture = forecast(planned.config, tasks, earlier) if earlier else None
     if as_json:
-        print(json.dumps(planned.values(), indent=2))
+        predicted = {"forecast": asdict(mixture)} if mixture else {}
+        print(json.dumps(planned.values() | predicted, indent=2))
     else:
-        print_tables(planned.tables())
+        print_tables([*planned.tables(), *(mixture.tables() if mixture else [])])
 
 
 def print_result(result: "Finished", folder: Path, quiet: bool) -> None:

@@ -29,7 +29,14 @@ from taskmix.offpolicy import (
     prediction_gain,
     room_left,
 )
-from taskmix.offpolicy.curves import FLOOR, LearnedMixture, Measure, ScoredRun, learn_mixture
+from taskmix.offpolicy.curves import (
+    FLOOR,
+    LearnedMixture,
+    Measure,
+    RateSchedule,
+    ScoredRun,
+    learn_mixture,
+)
 from taskmix.offpolicy.log import info_of
 from taskmix.policies import Policy
 from taskmix.run_info import RunInfo
@@ -259,6 +266,28 @@ def learn_from_scores(
     if to is not None:
         write_policy(to, [mixture.shares])
     return mixture
+
+
+def forecast(
+    config: RunConfig, tasks: Sequence[str], runs: Sequence[Path], floor: float = FLOOR
+) -> LearnedMixture:
+    """Forecast a run with the budget of a configuration from the scores of earlier runs.
+
+    Args:
+        config: of the run to come.
+        tasks: the names of its tasks.
+        runs: run folders or journals of the same tasks, oldest first.
+        floor: the least share of a task.
+    """
+    scored = [ScoredRun.from_journal(run).reordered(tasks) for run in runs]
+    targets = config.objective.tasks if config.objective else tasks
+    return learn_mixture(scored, schedule_of(config), targets, floor)
+
+
+def schedule_of(config: RunConfig) -> RateSchedule:
+    """Return the budget of a configuration, and the learning rate's course over it."""
+    budget = config.budget
+    return RateSchedule(budget.steps, budget.tokens or budget.batch, config.optimizer.warmup)
 
 
 def improve_loop(

@@ -17,11 +17,10 @@ from taskmix.offpolicy.curves import (
     FLOOR,
     Forecast,
     LearnedMixture,
-    RateSchedule,
     ScoredRun,
     learn_mixture,
 )
-from taskmix.studies.improve import write_policy
+from taskmix.studies.improve import schedule_of, write_policy
 from taskmix.studies.workers import Runner, check_same_settings
 from taskmix.tables import Column, Row, Table, TableCell, Tabled, hundredths
 from taskmix.training.prepare import with_steps, without_epochs
@@ -181,10 +180,7 @@ def _forecast(
     """Return the stored forecast, or learn and store it."""
     if path.exists():
         return TypeAdapter(LearnedMixture).validate_json(path.read_bytes())
-    budget = config.budget
-    amount = budget.tokens or budget.batch
-    schedule = RateSchedule(budget.steps, amount, config.optimizer.warmup)
-    mixture = learn_mixture(runs, schedule, floor=settings.floor)
+    mixture = learn_mixture(runs, schedule_of(config), floor=settings.floor)
     write_whole(path, json.dumps(asdict(mixture), indent=2) + "\n")
     return mixture
 
