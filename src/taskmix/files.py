@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 UNFINISHED_MARK = ".making-"
 """In the names of files and folders that are not finished yet."""
 CHECKSUMS = "checksums.json"
+JOURNAL, SCORES = "journal.jsonl", "scores.json"
+"""The files of a run folder that more rooms than the trainer read."""
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 

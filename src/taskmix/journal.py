@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, Self
+from typing import Any, BinaryIO, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from taskmix.errors import RunInterruptedError, UserError, explain
 from taskmix.families import FAMILIES
-from taskmix.files import parse_json
+from taskmix.files import JOURNAL, parse_json
+from taskmix.policies.base import Policy
 from taskmix.policies.base import Step as Step
 from taskmix.policies.signals import Outcome
 from taskmix.records import Record, UnitRecord
@@ -31,6 +32,8 @@ MAX_STEPS = 1 << 50
 """No run has more steps; arrays of them would not be exact either."""
 MAX_SECONDS = 1e10
 """No record took longer: 300 years."""
+R = TypeVar("R", bound=Record)
+P = TypeVar("P", bound=Policy)
 log = logging.getLogger(__name__)
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
@@ -331,6 +334,24 @@ def read_latest(path: Path | str) -> list[Record]:
             latest.clear()
         latest.append(record)
     return latest
+
+
+def read_only(path: Path | str, cls: type[R]) -> list[R]:
+    """Return the records of one class, from the last opening on."""
+    return [record for record in read_latest(path) if isinstance(record, cls)]
+
+
+def journal_of(path: Path | str) -> Path:
+    """Return the path of a journal, which may be given as that of its run folder."""
+    path = Path(path)
+    return path / JOURNAL if path.is_dir() else path
+
+
+def replayed(policy: P, path: Path | str) -> P:
+    """Replay the draws and outcomes of a run on a policy, and return it."""
+    for step in read_only(path, Step):
+        policy.tell(step.outcome(policy.replay(policy.tasks.index(step.task))))
+    return policy
 
 
 def _parse(line: bytes) -> Record | None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from taskmix.errors import UserError
-from taskmix.journal import MAX_FULL_TASKS, Opening, Shares, Step, read_latest
+from taskmix.journal import MAX_FULL_TASKS, Opening, Shares, Step, journal_of, read_latest
 from taskmix.policies.state import Array
 from taskmix.run_info import RunInfo
 
@@ -182,8 +182,7 @@ class Log:
             path: a run folder, or the journal in it.
             reward: computes the rewards from the run's steps.
         """
-        path = Path(path)
-        path = path / "journal.jsonl" if path.is_dir() else path
+        path = journal_of(path)
         opening: Opening | None = None
         steps: list[Step] = []
         starts: list[int] = []

@@ -14,7 +14,7 @@ from taskmix.config import RunConfig, decided_by, decider_class, is_own, options
 from taskmix.errors import UserError, unknown, untrusted
 from taskmix.families import FAMILIES
 from taskmix.files import write_whole
-from taskmix.journal import Opening, read_latest
+from taskmix.journal import Opening, journal_of, read_only
 from taskmix.offpolicy import (
     Estimate,
     Log,
@@ -42,7 +42,6 @@ from taskmix.policies import Policy
 from taskmix.run_info import RunInfo
 from taskmix.studies.workers import Runner, check_same_settings
 from taskmix.tables import Column, Row, Table, Tabled
-from taskmix.training.folder import JOURNAL
 
 if TYPE_CHECKING:
     from taskmix.training.watching import Watcher
@@ -338,11 +337,11 @@ def _built(spec: Mapping[str, Any], run: Path, where: str) -> Policy:
 
 def _run_info(run: Path) -> RunInfo:
     """Return the run's information for its policy, from its journal."""
-    path = run / JOURNAL if run.is_dir() else run
-    opening = next(iter(read_latest(path)), None)
-    if not isinstance(opening, Opening):
+    path = journal_of(run)
+    openings = read_only(path, Opening)
+    if not openings:
         raise UserError(f"{path}: expected the run's description in the first line, found none")
-    return info_of(opening)
+    return info_of(openings[0])
 
 
 def _estimated(

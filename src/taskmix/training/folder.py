@@ -10,11 +10,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from taskmix.config import RunConfig, parse, read_yaml
 from taskmix.errors import UserError, explain
+from taskmix.files import JOURNAL as JOURNAL
+from taskmix.files import SCORES as SCORES
 from taskmix.tables import Column, Row, Table, Tabled, hundredths
 
 RUN = "run.yaml"
-JOURNAL = "journal.jsonl"
-SCORES = "scores.json"
 CHECKPOINTS = "checkpoints"
 MODEL = "model"
 REPORT = "report.html"

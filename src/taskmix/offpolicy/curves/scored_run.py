@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskmix.errors import UserError
-from taskmix.journal import Evaluation, Extended, Opening, Step, read_latest
+from taskmix.files import SCORES
+from taskmix.journal import Evaluation, Extended, Opening, Step, journal_of, read_latest
 from taskmix.policies.state import Array
 from taskmix.records import Record, UnitRecord
 from taskmix.schedule import rate_factor
@@ -26,8 +27,6 @@ RATE_POWERS = np.array([0.0, 0.5, 1.0])
 FREE_WINDOW = 64
 #: Two scores of the same dev set that differ by less are equal.
 SAME_SCORE = 1e-6
-#: The file of a finished run with its scores and baselines.
-SCORES = "scores.json"
 #: Places of the schedule at which the training of a planned run is summed up.
 PLACES = 256
 
@@ -133,8 +132,7 @@ class ScoredRun:
             path: a run folder, or the journal in it.
             measure: what to learn from; that of the run's objective if None.
         """
-        path = Path(path)
-        path = path / "journal.jsonl" if path.is_dir() else path
+        path = journal_of(path)
         records = read_latest(path)
         opening = records[0] if records else None
         if not isinstance(opening, Opening) or opening.family == "weighting":
@@ -203,10 +201,10 @@ def _baselines(path: Path) -> dict[str, float]:
         return {}
     try:
         tasks = json.loads(path.read_bytes())["tasks"]
-        found = {task: scores["baseline"] for task, scores in tasks.items()}
+        baselines = {task: scores["baseline"] for task, scores in tasks.items()}
     except (ValueError, TypeError, AttributeError, KeyError):
         raise UserError(f"{path}: expected the scores of a finished run") from None
-    return {task: float(value) for task, value in found.items() if value is not None}
+    return {task: float(value) for task, value in baselines.items() if value is not None}
 
 
 class _Window:

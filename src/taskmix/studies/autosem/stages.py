@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from taskmix.errors import UserError
-from taskmix.journal import Step, read_latest
-from taskmix.policies import Outcome, Thompson, Utility
+from taskmix.journal import replayed
+from taskmix.policies import Thompson, Utility
 from taskmix.policies.thompson import helpful
 from taskmix.search.ratios import Ratio
 from taskmix.studies.autosem.search import Search, ratio_text, run_in_trial
@@ -86,11 +86,7 @@ def _replayed_policy(plan: Plan, folder: Path) -> Thompson:
     decider = plan.selection_config().decider
     options = {key: value for key, value in decider.items() if key != "name"}
     policy = Thompson([plan.primary, *plan.candidates], **options)
-    for record in read_latest(folder / JOURNAL):
-        if isinstance(record, Step):
-            draw = policy.replay(policy.tasks.index(record.task))
-            policy.tell(Outcome(draw, score=record.score))
-    return policy
+    return replayed(policy, folder / JOURNAL)
 
 
 def _auxiliaries(plan: Plan, utilities: Sequence[Utility]) -> tuple[str, ...]:

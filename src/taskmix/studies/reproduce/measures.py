@@ -1,22 +1,26 @@
 """What the recipes measure of a finished run."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from taskmix.errors import UserError
-from taskmix.journal import Evaluation, Shares, read_latest
-from taskmix.records import UnitRecord
+from taskmix.journal import (
+    Evaluation,
+    Round,
+    SelectionStep,
+    Shares,
+    read_latest,
+    read_only,
+    replayed,
+)
+from taskmix.records import UnitRecord, normalised
 from taskmix.training.folder import JOURNAL, Finished, config_of
 
-if TYPE_CHECKING:
-    from taskmix.weighting.base import Round
-
-EARLY = 0.1
+EARLY_PART = 0.1
 """The part of a run whose composition is measured."""
 
 Measure = Callable[[Finished, Path], Mapping[str, float]]
@@ -69,48 +73,33 @@ def shares(run: Finished, folder: Path) -> dict[str, float]:
 def utility(run: Finished, folder: Path) -> dict[str, float]:
     """The posterior means of Thompson sampling at the end of a run."""
     from taskmix.config import build_decider
-    from taskmix.policies import Outcome, Thompson
-    from taskmix.policies.base import Step
+    from taskmix.policies import Thompson
     from taskmix.training.prepare import run_info_before
 
     config = config_of(folder)
     policy = build_decider(config, run_info_before(config))
     if not isinstance(policy, Thompson):
         raise UserError(f"{folder}: expected a run of thompson, found {config.decider['name']}")
-    for record in read_latest(folder / JOURNAL):
-        if isinstance(record, Step):
-            draw = policy.replay(policy.tasks.index(record.task))
-            policy.tell(Outcome(draw, score=record.score))
-    return {utility.task: utility.mean for utility in policy.utilities()}
+    utilities = replayed(policy, folder / JOURNAL).utilities()
+    return {utility.task: utility.mean for utility in utilities}
 
 
 def weights(run: Finished, folder: Path) -> dict[str, float]:
     """The weights of tasks that a weighting ends with, as parts of their sum."""
-    *_, last = _rounds(folder)
-    total = sum(last.weights.values())
-    return {task: value / total for task, value in last.weights.items()}
-
-
-def _rounds(folder: Path) -> "Iterator[Round]":
-    from taskmix.weighting.base import Round
-
-    return (record for record in read_latest(folder / JOURNAL) if isinstance(record, Round))
+    return normalised(read_only(folder / JOURNAL, Round)[-1].weights)
 
 
 def composition(run: Finished, folder: Path) -> dict[str, float]:
     """The shares of the tasks in the first tenth of a run's steps."""
     steps = [record for record in read_latest(folder / JOURNAL) if isinstance(record, UnitRecord)]
-    early = steps[: max(1, round(EARLY * len(steps)))]
+    early = steps[: max(1, round(EARLY_PART * len(steps)))]
     tasks = config_of(folder).task_names
     return {task: fmean(record.shares().get(task, 0.0) for record in early) for task in tasks}
 
 
 def used(run: Finished, folder: Path) -> dict[str, float]:
     """The share of the training examples that a selector has used."""
-    from taskmix.selection.base import SelectionStep
-
-    steps = [r for r in read_latest(folder / JOURNAL) if isinstance(r, SelectionStep)]
-    return {"used": steps[-1].used}
+    return {"used": read_only(folder / JOURNAL, SelectionStep)[-1].used}
 
 
 def forgetting(run: Finished, folder: Path) -> dict[str, float]:
@@ -131,14 +120,13 @@ def spread(run: Finished, folder: Path) -> dict[str, float]:
 
 
 def _evaluations(folder: Path) -> list[Evaluation]:
-    records: list[Any] = read_latest(folder / JOURNAL)
-    return [r for r in records if isinstance(r, Evaluation) and r.split == "dev"]
+    return [e for e in read_only(folder / JOURNAL, Evaluation) if e.split == "dev"]
 
 
 def roughness(run: Finished, folder: Path) -> dict[str, float]:
     """How much the probabilities of the policy change from one change to the next."""
-    records = [r.shares for r in read_latest(folder / JOURNAL) if isinstance(r, Shares)]
-    changes = [float(np.abs(np.subtract(a, b)).sum()) / 2 for a, b in pairwise(records)]
+    rows = [record.shares for record in read_only(folder / JOURNAL, Shares)]
+    changes = [float(np.abs(np.subtract(a, b)).sum()) / 2 for a, b in pairwise(rows)]
     return {"roughness": fmean(changes) if changes else 0.0}
 
 
