@@ -31,6 +31,10 @@ class UserError(TaskmixError):
     exit_code = 2
 
 
+class OtherDistributionError(UserError):
+    """A loaded policy does not have the distribution that was saved with its state."""
+
+
 class RunInterruptedError(TaskmixError):
     """The run failed, but can be resumed; the message says how."""
 

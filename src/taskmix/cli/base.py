@@ -4,15 +4,12 @@ import inspect
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from taskmix.errors import UserError
 from taskmix.training.launch import launched
-
-if TYPE_CHECKING:
-    from taskmix.config import RunConfig
 
 MAX_SEEDS = 1000  # of a range
 Function = TypeVar("Function", bound=Callable[..., None])
@@ -108,12 +105,12 @@ def values_of(text: str, option: str) -> list[Any]:
     return list(values)
 
 
-def seeds_of(config: "RunConfig", seeds: str) -> list[int]:
+def seeds_of(seeds: str) -> list[int]:
     """Return the values of `--seeds`, in which `1-5` means the seeds from 1 to 5."""
-    from taskmix.config import changed
+    from taskmix.config import RunConfig, changed
 
     listed = re.sub(r"(?<![\w.-])(\d+)-(\d+)(?![\w.-])", _seed_range, seeds)
-    values = values_of(listed, "--seeds")
+    values, config = values_of(listed, "--seeds"), RunConfig(tasks=["any"])
     return [changed(config, {"seed": seed}, "--seeds").seed for seed in values]
 
 

@@ -1,14 +1,26 @@
 """The command that reproduces the papers' experiments."""
 
 import json
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from taskmix.cli.base import DataOption, QuietOption, Sets, StudyFolder, WorkersOption, command
+from taskmix.cli.base import (
+    DataOption,
+    QuietOption,
+    Sets,
+    StudyFolder,
+    WorkersOption,
+    command,
+    seeds_of,
+)
 from taskmix.cli.terminal import busy, out, print_tables, showing
 from taskmix.errors import UserError
+
+if TYPE_CHECKING:
+    from taskmix.studies.reproduce import Reproduction, ScaleName
 
 
 @command(
@@ -52,54 +64,69 @@ def reproduce(
     stopped and started again. Without a recipe it lists all of them with their number of runs, or
     prints stored results.
     """
-    from taskmix.cli.base import seeds_of
-    from taskmix.config import RunConfig
     from taskmix.studies import reproduce as study
 
     changes = [*(sets or ()), *([f"model.encoder={json.dumps(encoder)}"] if encoder else [])]
-    listed = seeds_of(RunConfig(tasks=["any"]), seeds) if seeds else None
-    if everything and name is not None:
-        raise UserError(f"--all: expected no recipe beside it, found {name}")
-    names = study.recipe_names() if everything else [name] if name else []
-    if name is not None and encoder is not None and study.read_recipe(name).bandit:
-        raise UserError(f"--encoder: expected a recipe that trains a model, found {name}")
+    numbers = seeds_of(seeds) if seeds else None
+    names = _names(name, everything, encoder)
     if dry_run:
         place = [] if data is None else [f"data={json.dumps(str(data))}"]
         with busy("counting rows"):
-            costs = study.dry_run(names, scale, seeds=listed, sets=[*changes, *place])
+            costs = study.dry_run(names, scale, seeds=numbers, sets=[*changes, *place])
         print_tables(costs.tables())
         return
     if not names:
-        if results is None:
-            print_tables(study.RecipeList(scale).tables())
-        else:
-            for table in study.Reproductions(study.read_reproductions(results)).tables():
-                print(table.markdown(), end="")
+        _print_list(scale, results)
         return
-    failed = []
-    for each in names:
-        runs = study.run_count(study.read_recipe(each), scale, listed)
-        folder = to / each if to is not None and everything else to
+    run = partial(
+        study.reproduce, scale=scale, seeds=numbers, workers=workers, data=data, sets=changes
+    )
+    errors = []
+    for recipe in names:
+        runs = study.run_count(study.read_recipe(recipe), scale, numbers)
+        folder = to / recipe if to is not None and everything else to
         try:
             with showing(quiet, workers, runs) as view:
-                result = study.reproduce(
-                    each,
-                    scale,
-                    out=folder,
-                    seeds=listed,
-                    workers=workers,
-                    data=data,
-                    sets=changes,
-                    watch=view,
-                )
+                result = run(recipe, out=folder, watch=view)
         except UserError as error:
             if not everything:
                 raise
-            failed.append(f"{each}: {error}")
-            continue
-        if results is not None:
-            study.store(result, results)
-        print_tables(result.tables())
-        out.print(f"{each}: {result.verdict()}", soft_wrap=True)
-    if failed:
-        raise UserError("; ".join(failed))
+            errors.append(f"{recipe}: {error}")
+        else:
+            _print_result(result, results)
+    if errors:
+        raise UserError("; ".join(errors))
+
+
+def _names(name: str | None, everything: bool, encoder: str | None) -> list[str]:
+    """Return the recipes to run; none if they are to be listed."""
+    from taskmix.studies.reproduce import read_recipe, recipe_names
+
+    if name is None:
+        return recipe_names() if everything else []
+    if everything:
+        raise UserError(f"--all: expected no recipe beside it, found {name}")
+    if encoder is not None and read_recipe(name).bandit:
+        raise UserError(f"--encoder: expected a recipe that trains a model, found {name}")
+    return [name]
+
+
+def _print_list(scale: "ScaleName", results: Path | None) -> None:
+    """Print the recipes, or the results that are stored in a file."""
+    from taskmix.studies.reproduce import RecipeList, Reproductions, read_reproductions
+
+    if results is None:
+        print_tables(RecipeList(scale).tables())
+        return
+    for table in Reproductions(read_reproductions(results)).tables():
+        print(table.markdown(), end="")
+
+
+def _print_result(result: "Reproduction", results: Path | None) -> None:
+    """Print a result, and store it in a file if there is one."""
+    from taskmix.studies.reproduce import store
+
+    if results is not None:
+        store(result, results)
+    print_tables(result.tables())
+    out.print(f"{result.name}: {result.verdict()}", soft_wrap=True)

@@ -118,9 +118,7 @@ def compare(
     if policies is not None:
         deciders = [policy_from(entry, file.parent) for entry in values_of(policies, "--policies")]
     folder = to or Path("studies") / config.name
-    comparison = _compare(
-        config, deciders, seeds_of(config, seeds), folder, quiet, baseline, workers, keep
-    )
+    comparison = _compare(config, deciders, seeds_of(seeds), folder, quiet, baseline, workers, keep)
     if style == "text":
         _print_comparison(comparison, folder)
     elif style == "json":
@@ -240,7 +238,7 @@ def autosem(
             names,
             folder,
             settings=settings,
-            seeds=seeds_of(config, seeds) if seeds is not None else (),
+            seeds=seeds_of(seeds) if seeds is not None else (),
             storage=storage,
             workers=workers,
             keep_checkpoints=keep,

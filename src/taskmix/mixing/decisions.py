@@ -59,8 +59,7 @@ class Decisions:
     ) -> None:
         if lag is not None and lag < 1:
             raise UserError(f"lag: expected at least 1 draw, found {lag}")
-        if not isinstance(policy, Policy):
-            policy = named_policy(policy, sizes, batch)
+        policy = policy_over(policy, sizes, batch)
         self.policy = policy
         self.seed = seed
         self.lag = lag
@@ -278,12 +277,20 @@ def _saved(draw: Draw) -> dict[str, Any]:
     }
 
 
-def named_policy(
-    policy: PolicySpec, sizes: Mapping[str, int] | None, batch: int | None = None
+def policy_over(
+    policy: PolicySpec,
+    sizes: Mapping[str, int] | None,
+    batch: int | None = None,
+    steps: int | None = None,
 ) -> Policy:
-    """Return the policy of a name over the tasks of these sizes, for one epoch of all tasks."""
+    """Return a policy; one that is named is made for tasks of these sizes.
+
+    Unknown batches count as one example each, unknown steps as one epoch of all tasks.
+    """
+    if isinstance(policy, Policy):
+        return policy
     if not sizes:
         raise UserError(f"sizes: expected those of all tasks for the policy {policy!r}, found none")
-    # Of unknown batches, one example each.
-    steps = math.ceil(sum(sizes.values()) / (batch or 1))
-    return build_policy(policy, RunInfo(sizes, steps, batch or 1))
+    batch = batch or 1
+    steps = steps or math.ceil(sum(sizes.values()) / batch)
+    return build_policy(policy, RunInfo(sizes, steps, batch))

@@ -1,19 +1,17 @@
 """A policy as a batch sampler."""
 
-import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from numpy.typing import ArrayLike
 
-from taskmix.config import PolicySpec, build_policy
-from taskmix.errors import UserError, unknown
+from taskmix.config import PolicySpec
+from taskmix.errors import OtherDistributionError, UserError, unknown
 from taskmix.journal import Step
-from taskmix.mixing.decisions import Decisions, check_names
+from taskmix.mixing.decisions import Decisions, check_names, policy_over
 from taskmix.mixing.orders import BatchOrder, ItemOrder
 from taskmix.policies import Policy
-from taskmix.run_info import RunInfo
 
 
 class Key(NamedTuple):
@@ -78,7 +76,8 @@ class Mixer(Decisions):
     ) -> None:
         _check(sizes, batch, batches, lengths or {})
         self.steps = None if isinstance(policy, Policy) else steps
-        policy = _policy(policy, sizes, batch * batches, steps)
+        policy = policy_over(policy, sizes, batch * batches, steps)
+        check_names("sizes", sizes, policy)
         sizes = {task: int(sizes[task]) for task in policy.tasks}
         super().__init__(policy, sizes, batch, seed=seed, journal=journal, lag=lag)
         self.orders: Mapping[str, BatchOrder] = orders or {
@@ -136,9 +135,9 @@ class Mixer(Decisions):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         try:
             super().load_state_dict(state)
-        except UserError as error:
+        except OtherDistributionError:
             saved = state.get("steps")
-            if saved == self.steps or "distribution" not in str(error):
+            if saved == self.steps:
                 raise
             raise UserError(
                 f"policy {self.policy.name}: its shares depend on the number of draws: expected"
@@ -180,14 +179,6 @@ class Shard:
         # The mixer never ends, so neither do its groups of `ranks` batches.
         for group in zip(*[batches] * self.ranks, strict=False):
             yield group[self.rank]
-
-
-def _policy(policy: PolicySpec, sizes: Mapping[str, int], batch: int, steps: int | None) -> Policy:
-    """Return the policy over these tasks, where a draw takes `batch` examples."""
-    steps = steps or math.ceil(sum(sizes.values()) / batch)
-    built = build_policy(policy, RunInfo(sizes, steps, batch))
-    check_names("sizes", sizes, built)
-    return built
 
 
 def _check(

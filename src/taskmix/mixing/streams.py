@@ -8,9 +8,8 @@ from typing import Any
 
 from taskmix.config import PolicySpec
 from taskmix.errors import UserError
-from taskmix.mixing.decisions import Decisions, check_names, named_policy
+from taskmix.mixing.decisions import Decisions, check_names, policy_over
 from taskmix.mixing.mixed import marked
-from taskmix.policies import Policy
 from taskmix.tasks.batches import Cursor
 
 
@@ -51,8 +50,7 @@ class Streams(Decisions):
         sizes: Mapping[str, int] | None = None,
         journal: Path | str | None = None,
     ) -> None:
-        if not isinstance(policy, Policy):
-            policy = named_policy(policy, sizes)
+        policy = policy_over(policy, sizes)
         check_names("loaders", loaders, policy)
         super().__init__(policy, sizes or {}, None, seed=seed, journal=journal)
         self._cursors = {task: _LoaderCursor(task, loaders[task]) for task in policy.tasks}

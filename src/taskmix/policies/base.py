@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from taskmix.errors import UserError
+from taskmix.errors import OtherDistributionError, UserError
 from taskmix.policies.signals import Draw, Measured, Outcome, Signal
 from taskmix.policies.state import Array
 from taskmix.records import UnitRecord
@@ -243,7 +243,7 @@ class Policy(Stateful, ABC):
         """Refuse a state from which the next draw would come from another distribution."""
         same_draw = draw == self._draws + 1
         if same_draw and not np.allclose(self._distribution(), saved, rtol=0, atol=_ROUNDING):
-            raise UserError(
+            raise OtherDistributionError(
                 f"policy {self.name}, draw {draw}: expected the distribution that was saved,"
                 " found another after loading: its arguments, the data or the number of steps are"
                 " not those of the training that was saved, or the state leaves out what tell"

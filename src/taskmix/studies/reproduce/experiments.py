@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from taskmix.training.folder import Finished
     from taskmix.training.watching import Watcher
 
-_SEEDS = 1000
+_SEEDS_APART = 1000
 """Added to the seeds of each further target, so that pairs of target and seed differ."""
 ADAPTED, FROZEN = "adapted", "adapted, frozen"
 """Contestants of an adaptation: all parameters are trained, or the new embedding and head alone."""
@@ -78,7 +78,7 @@ class Experiment:
                 config = self.recipe.config(self.scale, target, panel, self.sets)
                 parts = [part.replace("/", "-") for part in (panel, target) if part]
                 comparison = self._compared(config, target, self.folder.joinpath(*parts))
-                self._measure(comparison, panel, _SEEDS * number)
+                self._measure(comparison, panel, _SEEDS_APART * number)
 
     def _measure(self, comparison: "Comparison", panel: str, offset: int) -> None:
         """Add the measures of all runs of a comparison."""
@@ -130,7 +130,7 @@ class Experiment:
                 alone = next(n for n, each in self.recipe.contestants.items() if each == ALONE)
                 for series, finals in ((name, result.finals), (alone, result.alone)):
                     for final in finals:
-                        self._add(series, _SEEDS * number + final.seed, final.value)
+                        self._add(series, _SEEDS_APART * number + final.seed, final.value)
 
     def _adapt(self, adaptation: Adaptation) -> None:
         """Adapt a trained model to each new task with each fraction of its rows."""
@@ -144,7 +144,8 @@ class Experiment:
                     if fraction == 0:
                         self._zero_shot(folder, task, seed)
                     else:
-                        self._adapted(adaptation, folder, task, seed, number, fraction)
+                        new = _NewTask(folder, task, fraction, adaptation.sets)
+                        self._adapt_to(new, seed, _SEEDS_APART * number + seed)
 
     def _zero_shot(self, source: Path, task: str, seed: int) -> None:
         """Add the zero-shot score of each embedding, with the best of the heads that fit."""
@@ -156,35 +157,18 @@ class Experiment:
             best = max(result.score for result in table if result.row == row)
             self._add(series_name(row, task), seed, best)
 
-    def _adapted(
-        self,
-        adaptation: Adaptation,
-        source: Path,
-        task: str,
-        seed: int,
-        number: int,
-        fraction: float,
-    ) -> None:
-        panel = f"{100 * fraction:g}%"
-        place = self.folder / task.replace("/", "-") / panel.removesuffix("%")
+    def _adapt_to(self, new: "_NewTask", seed: int, key: int) -> None:
+        """Add the score of each contestant on a new task, with one seed."""
+        place = self.folder / new.task.replace("/", "-") / new.percent.removesuffix("%")
         for name in self.recipe.contestants:
             out = place / name.replace(", ", "-") / f"seed-{seed}"
             if name == ALONE:
-                finished = self._encoder_alone(source, task, out, adaptation, fraction)
+                finished = self._encoder_alone(new, out)
             else:
-                finished = self._from_source(source, task, out, adaptation, fraction, name)
-            value = finished.tasks[task].score
-            self._add(series_name(name, panel), _SEEDS * number + seed, value)
+                finished = self._from_source(new, out, name)
+            self._add(series_name(name, new.percent), key, finished.tasks[new.task].score)
 
-    def _from_source(
-        self,
-        source: Path,
-        task: str,
-        out: Path,
-        adaptation: Adaptation,
-        fraction: float,
-        name: str,
-    ) -> "Finished":
+    def _from_source(self, new: "_NewTask", out: Path, name: str) -> "Finished":
         from taskmix.studies.adapt import BEST, adapt
         from taskmix.training.folder import RUN
         from taskmix.training.run import resume_run
@@ -192,39 +176,53 @@ class Experiment:
         if (out / RUN).exists():
             return resume_run(out)
         result = adapt(
-            source,
-            task,
+            new.source,
+            new.task,
             out,
             source=BEST,
             train_all=name == ADAPTED,
-            fraction=fraction,
-            sets=adaptation.sets,
+            fraction=new.fraction,
+            sets=new.sets,
             data=self.data,
-            watchers=self._watchers(source, f"{name}, {task}, {100 * fraction:g}%"),
+            watchers=self._watchers(new, name),
         )
         assert result.finished is not None  # its fraction is not 0
         return result.finished
 
-    def _encoder_alone(
-        self, source: Path, task: str, out: Path, adaptation: Adaptation, fraction: float
-    ) -> "Finished":
+    def _encoder_alone(self, new: "_NewTask", out: Path) -> "Finished":
         """Train the encoder without the other tasks on the same rows."""
         from taskmix.studies.adapt import adapted_config
         from taskmix.training.folder import config_of
         from taskmix.training.run import run
 
-        config = adapted_config(config_of(source), task, fraction, adaptation.sets, self.data)
+        before = config_of(new.source)
+        config = adapted_config(before, new.task, new.fraction, new.sets, self.data)
         conditional = config.model.conditional
         frozen = 0 if conditional is None else conditional.freeze
         model = config.model.model_dump() | {"conditional": None, "freeze": frozen}
         plain = changed(config, {"model": model}, ALONE)
-        watchers = self._watchers(source, f"{ALONE}, {task}, {100 * fraction:g}%")
-        return run(plain, out, resume=True, watchers=watchers)
+        return run(plain, out, resume=True, watchers=self._watchers(new, ALONE))
 
-    def _watchers(self, source: Path, title: str) -> "Sequence[Watcher]":
+    def _watchers(self, new: "_NewTask", name: str) -> "Sequence[Watcher]":
         from taskmix.training.folder import config_of
 
-        return [] if self.watch is None else [self.watch(config_of(source), title)]
+        if self.watch is None:
+            return []
+        return [self.watch(config_of(new.source), f"{name}, {new.task}, {new.percent}")]
+
+
+@dataclass(frozen=True)
+class _NewTask:
+    """A task that the model of a source run is adapted to, and the fraction of its rows."""
+
+    source: Path
+    task: str
+    fraction: float
+    sets: Sequence[str]
+
+    @property
+    def percent(self) -> str:
+        return f"{100 * self.fraction:g}%"
 
 
 def _is_learned(spec: Any) -> bool:
