@@ -95,7 +95,11 @@ def parse_json(text: str | bytes, *, any_number: bool = False) -> Any:
     Unless `any_number` is allowed, numbers must be finite, and integers have at most 64 bits.
     """
     try:
-        return json.loads(text, **({} if any_number else _NUMBERS))
+        if any_number:
+            return json.loads(text)
+        if isinstance(text, bytes):
+            text = text.decode(json.detect_encoding(text))
+        return _FINITE.decode(text)
     except RecursionError:
         raise ValueError("JSON that is nested too deeply") from None
     except json.JSONDecodeError as error:
@@ -119,11 +123,7 @@ def _parse_float(digits: str) -> float:
     return number if math.isfinite(number) else _refuse(digits)
 
 
-_NUMBERS: dict[str, Any] = {
-    "parse_constant": _refuse,
-    "parse_int": _parse_int,
-    "parse_float": _parse_float,
-}
+_FINITE = json.JSONDecoder(parse_constant=_refuse, parse_int=_parse_int, parse_float=_parse_float)
 
 
 def default_cache() -> Path:

@@ -168,6 +168,13 @@ def test_bands_stand_where_all_seeds_were_scored():
     assert [list(trace.x) for trace in figures.score_bands(runs).data] == [[5], [5], [5]]
 
 
+def test_bands_are_of_the_objective_where_the_run_names_one():
+    """A page whose verdict is on a target must not show a mean of which another policy has more."""
+    run = evaluated((5, 0.2), (10, 0.4))
+    aimed = replace(run, evaluations=[replace(record, objective=0.9) for record in run.evaluations])
+    assert list(figures.score_bands({"aimed": [aimed]}).data[2].y) == pytest.approx([90, 90])
+
+
 def test_bands_of_runs_that_count_compute_stand_at_parts_of_their_budgets():
     """The same budget of 4 steps of 10, so 80 passes; one run takes more steps than the other."""
     runs = [evaluated((1, 0.2, 20), (3, 0.4, 60)), evaluated((2, 0.4, 24), (4, 0.6, 60))]
@@ -196,8 +203,9 @@ def test_differences_are_dots_with_intervals_around_zero():
     assert c.error_x.array == pytest.approx([4, 4])
     assert list(b.marker.symbol) == ["circle", "circle-open"]
     assert list(c.marker.symbol) == ["circle-open", "circle-open"]
-    [zero] = figure.layout.shapes
+    zero, between = figure.layout.shapes
     assert (zero.x0, zero.x1) == (0, 0)
+    assert (between.y0, between.y1) == (0.5, 0.5)
 
 
 def test_differences_have_a_row_a_task_below_what_counts_and_dots_beside_each_other():

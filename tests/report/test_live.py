@@ -19,7 +19,14 @@ from browser import CHROMIUM, MISSING, Browser, browser
 from taskmix.families import FAMILIES
 from taskmix.journal import Diagnostics, Evaluation, Journal, Opening
 from taskmix.policies import Outcome
-from taskmix.report.live.growing import MAX_BINS, GrowingRun, bins_of, glimpse
+from taskmix.report.live.growing import (
+    DRAWS_IN_SHARE,
+    MAX_BINS,
+    MIN_SHARES,
+    GrowingRun,
+    bins_of,
+    glimpse,
+)
 
 pytest.importorskip("starlette")
 uvicorn = pytest.importorskip("uvicorn")
@@ -46,9 +53,10 @@ def begin(
     tasks: Sequence[str] = TASKS,
     decider: Mapping[str, Any] = MappingProxyType({"name": "random"}),
     family: str = "policy",
+    **more: Any,
 ) -> Journal:
     folder.mkdir(parents=True)
-    opening = Opening("run", list(tasks), {}, 1, dict(decider), {"steps": total}, family)
+    opening = Opening("run", list(tasks), {}, 1, dict(decider), {"steps": total}, family, **more)
     return Journal.create(folder / "journal.jsonl", opening)
 
 
@@ -71,8 +79,10 @@ def test_thinned_curves_have_the_shares_and_losses_of_all_steps(
     losses = [1 / (k + 1) for k, task in enumerate(first) if task == "cola"]
     expected = float(f"{np.mean(losses):.4g}") if losses else None
     assert data["losses"][0][0] == expected
-    if length <= 60:
+    if length <= MIN_SHARES:
         assert data["drawn"][0] == [float(task == "cola") for task in drawn]
+    assert data["share_steps"][-1] == length
+    assert length // len(data["share_steps"]) >= min(length // MIN_SHARES, DRAWS_IN_SHARE)
 
 
 def test_a_run_is_read_on_where_it_was_left(tmp_path: Path) -> None:
@@ -91,6 +101,9 @@ def test_a_run_is_read_on_where_it_was_left(tmp_path: Path) -> None:
         "step": 11,
         "total": 100,
         "score": 0.01,
+        "value": None,
+        "objective": None,
+        "measure": "score",
         "finished": False,
     }
 
@@ -403,11 +416,14 @@ def test_a_growing_run_is_followed_and_hostile_names_are_text(
         page.run("document.querySelector('#runs input').click()")
         page.wait("document.querySelector('#lines').textContent.includes('20 …')")
         page.wait("document.querySelector('#events').textContent.includes('is drawn less')")
+        page.run("document.querySelector('#runs input').focus()")
         for k in range(4):
             place = f"figure:nth-of-type({k + 1}) .plot"
             assert "cola" in values_under_the_mouse(page, place), k
         add(journal, range(21, 31), tasks)
         page.wait("document.querySelector('#lines').textContent.includes('30 …')")
+        page.wait("document.querySelector('#runs').textContent.includes('30 of 100')")
+        assert page.run("document.activeElement.dataset.run") == HOSTILE.replace("/", "")
         page.run("document.querySelectorAll('#runs input')[1].click()")
         page.wait("document.querySelectorAll('#lines tr').length === 3")
         page.run("document.getElementById('search').value = 'second'")
@@ -453,3 +469,26 @@ def test_the_only_run_is_shown_without_a_choice(tmp_path: Path) -> None:
         page.wait("document.querySelector('#lines tr') === null")
         page.run("poll()")
         assert page.run("document.querySelectorAll('#lines tr').length") == 0
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
+def test_the_run_that_trains_is_at_the_top_and_shown(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    for name in ("a", "b"):
+        with begin(root / name) as journal:
+            add(journal, range(1, 6))
+        (root / name / "scores.json").write_text("{}")
+    with (
+        begin(root / "z", objective=["rte"], measure="loss") as running,
+        served(root) as address,
+        browser(tmp_path / "profile") as page,
+    ):
+        add(running, range(1, 4))
+        scores, losses = dict.fromkeys(TASKS, 0.1), dict.fromkeys(TASKS, 2.5)
+        running.append(Evaluation(3, "dev", 0.1, scores, losses, objective=-2.5))
+        page.open(address)
+        page.wait("document.querySelectorAll('#runs li').length === 3")
+        assert page.run("document.querySelector('#runs .name').textContent") == "z"
+        assert page.run("document.querySelector('#runs .score').textContent") == "2.500"
+        page.wait("document.querySelector('#lines').textContent.includes('objective')")
+        assert page.run("decodeURIComponent(location.hash)") == "#z"

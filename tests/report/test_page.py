@@ -75,7 +75,7 @@ def test_a_run_report_starts_with_the_final_table(make_run, short):
         ["mean", "50.0"],
     ]
     assert page.source.index("<table>") < page.source.index("<figure>")
-    for fact in ("50.0", "fixed draws iid", "4 steps, batches of 10", "1,234", "987", "4.0 s"):
+    for fact in ("50.0", "fixed draws iid", "4 steps, batches of 10", "1,234, 987", "4.0 s"):
         assert fact in page.texts
     assert "not finished" not in page.text
     assert "seed: 1" in page.source[page.source.index("<details>") :]
@@ -97,7 +97,10 @@ def test_an_unfinished_run_says_so_and_shows_its_best_so_far(make_run, short):
 def test_a_run_before_its_first_score_has_a_report(make_run, short):
     page = Page(write_run_report(make_run(*short[:2])))
     assert "it has not been scored yet" in page.text
-    assert page.rows[1][:3] == ["easy", "–", "–"]
+    assert page.rows[:2] == [
+        ["task", "share", "examples seen", "epochs"],
+        ["easy", *page.rows[1][1:]],
+    ]
 
 
 def test_a_run_before_its_first_step_has_a_report(make_run):
@@ -324,7 +327,7 @@ def test_contestants_are_judged_by_the_objective_where_the_run_file_names_one(ma
     assert page.rows[11][0] == "objective, loss"
     assert page.rows[11][1].startswith("+0.125 (")
     titles = [figure["layout"]["xaxis"]["title"]["text"] for figure in figures_in(page.path)]
-    assert "below a, in nats" in titles
+    assert "nats below a" in titles
     assert "0.125 nats below a" not in verdict(page)
     assert verdict(page).startswith("No difference to a beyond noise")
     assert headings(page)[1] == "Dev loss over the budget"
@@ -360,7 +363,7 @@ def test_a_run_for_a_loss_says_its_loss_and_shows_no_scores(make_run, short):
     page = Page(write_run_report(folder))
     assert "reached a dev loss of 0.750 on hard" in verdict(page)
     assert "Dev scores" not in headings(page)
-    assert "score (mean over tasks)" not in page.texts
+    assert "mean score" not in page.texts
     assert page.rows[-1][:2] == ["objective, loss", "0.750"]
 
 
@@ -370,18 +373,28 @@ def test_a_run_of_another_training_loop_is_not_called_unfinished(make_run, short
     path = folder / "journal.jsonl"
     path.write_text(path.read_text().replace('"steps":4,"rounds":4,', ""))
     page = Page(write_run_report(folder))
-    assert verdict(page) == "fixed draws iid drew 1 batches; the journal has no scores."
+    assert (
+        verdict(page)
+        == "fixed draws iid drew 1 batch (easy 100%, hard 0%); the journal has no scores."
+    )
     folder = make_run(*short, name="scored")
     path = folder / "journal.jsonl"
     path.write_text(path.read_text().replace('"steps":4,"rounds":4,', ""))
     assert "not finished" not in verdict(Page(write_run_report(folder)))
 
 
+def test_draws_with_rewards_have_a_figure_of_them(make_run):
+    steps = [Step(k, "easy", 0.5, reward=k / 4, examples=8) for k in range(1, 5)]
+    page = Page(write_run_report(make_run(Shares(1, [0.5, 0.5]), *steps)))
+    assert headings(page)[-1] == "Reward"
+    assert "loss" not in page.rows[0]
+
+
 def test_the_verdict_of_a_run_names_tasks_that_are_not_above_their_baseline(make_run, short):
     page = Page(write_run_report(make_run(*short, scores=scores(baseline=0.5))))
-    assert "Not above the majority-class baseline: hard." in verdict(page)
+    assert "Not above the baseline of a constant prediction: hard." in verdict(page)
     page = Page(write_run_report(make_run(*short, name="good", scores=scores(baseline=0.1))))
-    assert "Every task is above its majority-class baseline." in verdict(page)
+    assert "Every task is above the baseline of a constant prediction." in verdict(page)
 
 
 def test_from_five_tasks_on_the_scores_are_described(make_run):

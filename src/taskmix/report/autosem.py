@@ -1,5 +1,6 @@
 """The report of an AutoSeM study: which candidates help, in what ratio, and the evidence."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,6 @@ from taskmix.report.document import Plot, document, folded, legend, table, tiles
 from taskmix.report.figures.autosem import MIN_TRIALS, RATIO_MAP, SEARCH_HISTORY, UTILITIES
 from taskmix.report.style import looks, plotly
 from taskmix.studies.autosem import AutosemResult
-from taskmix.tables import hundredths
 
 
 def write_autosem_report(result: AutosemResult, folder: Path) -> Path:
@@ -23,7 +23,7 @@ def write_autosem_report(result: AutosemResult, folder: Path) -> Path:
 
 def _body(result: AutosemResult) -> list[str | Plot]:
     return [
-        tiles({f"seed {run.seed}": hundredths(run.value) for run in result.finals}),
+        tiles({f"objective, seed {run.seed}": _level(result, run.value) for run in result.finals}),
         table(result.spent_table()),
         *map(table, result.utilities_tables()),
         legend(looks(utility.task for utility in _measured(result))),
@@ -31,6 +31,10 @@ def _body(result: AutosemResult) -> list[str | Plot]:
         folded("Every trial", table(result.trials_table())),
         folded("The final runs", table(result.finals_table())),
     ]
+
+
+def _level(result: AutosemResult, value: float) -> str:
+    return result.unit.level(value) if math.isfinite(value) else "diverged"
 
 
 def _measured(result: AutosemResult) -> list[Utility]:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 
@@ -73,16 +74,21 @@ def _scores(runs: Runs, scored: Comparison, finished: Comparison | None) -> list
     histories = {
         name: [run.history for run in runs[name] if run.history.evaluations] for name in scored.runs
     }
-    bands = LOSS_BANDS if unit is LOSSES else SCORE_BANDS
-    tables, plots = [], [Plot(bands, figures.score_bands(histories, unit))]
-    if finished is not None:
-        tables += finished.differences_tables()
-        tables += [*finished.wins_tables(), *_description(finished)]
-        baseline = str(finished.baseline)
-        drawing = figures.differences(finished.all_differences(), list(runs), baseline, unit)
-        plots.insert(0, Plot(Caption(f"Differences to {baseline}", DIFFERENCES), drawing))
-    named = legend(contestant_looks(runs))
-    return [table(scored.scores_table()), named, *plots, *map(table, tables)]
+    bands = Plot(
+        LOSS_BANDS if unit is LOSSES else SCORE_BANDS, figures.score_bands(histories, unit)
+    )
+    body = [table(scored.scores_table()), legend(contestant_looks(runs))]
+    if finished is None:
+        return [*body, bands]
+    baseline = str(finished.baseline)
+    drawing = figures.differences(finished.all_differences(), list(runs), baseline, unit)
+    return [
+        *body,
+        Plot(Caption(f"Differences to {baseline}", DIFFERENCES), drawing),
+        *(table(replace(numbers, title="")) for numbers in finished.differences_tables()),
+        bands,
+        *map(table, [*finished.wins_tables(), *_description(finished)]),
+    ]
 
 
 def _description(finished: Comparison) -> list[Table]:

@@ -11,6 +11,9 @@ async function unpack(id) {
   return new Response(stream).text();
 }
 
+// Plotly's script keeps the browser busy for a second; the verdict and the tables are painted first.
+const painted = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+
 function shortened(name) {
   return name.length > 12 && !/[<&]/.test(name) ? `${name.slice(0, 5)}…${name.slice(-6)}` : name;
 }
@@ -49,7 +52,7 @@ async function start() {
     if (wide.scrollWidth > wide.clientWidth) wide.classList.add("scrolls");
   const elements = [...document.querySelectorAll("[data-figure]")];
   if (!elements.length) return;
-  const [figures, source] = await Promise.all([unpack("figures").then(JSON.parse), unpack("plotly")]);
+  const [figures, source] = await Promise.all([unpack("figures").then(JSON.parse), unpack("plotly"), painted()]);
   const script = document.createElement("script");
   script.textContent = source;
   document.head.append(script);

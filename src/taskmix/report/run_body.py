@@ -8,11 +8,11 @@ from taskmix.journal import SelectionStep
 from taskmix.report import figures
 from taskmix.report.document import Plot, events, folded, legend, table, tiles, verbatim
 from taskmix.report.figures.deciders import DECIDERS
-from taskmix.report.figures.run import CONVERGENCE, DEV_SCORES, TRAINING_LOSS
-from taskmix.report.history import Exposure, exposures
+from taskmix.report.figures.run import CONVERGENCE, DEV_SCORES, REWARD, TRAINING_LOSS
+from taskmix.report.history import Exposure, History, exposures
 from taskmix.report.run_data import RunData
 from taskmix.report.style import looks
-from taskmix.report.timeline import training_losses
+from taskmix.report.timeline import rewards, training_losses
 from taskmix.report.why import why
 from taskmix.studies.comparison import unit_of
 from taskmix.studies.paired import SCORES
@@ -20,16 +20,20 @@ from taskmix.tables import UNKNOWN, Column, Table, TableCell, Value, duration, h
 from taskmix.tasks.metrics import PERPLEXITY, shown
 from taskmix.training.folder import Finished, Scores
 
+MAX_SHARES = 4
+"""Tasks whose shares are in a sentence; those of more are only in the table."""
+
 
 def run_body(run: RunData) -> list[str | Plot]:
     """Return the scores first, then the figures, then the configuration."""
-    reasons = why(run.history)
+    reasons, plots = why(run.history), _plots(run)
     return [
         tiles(_facts(run)),
         table(run_table(run)),
         legend(looks(run.history.tasks)),
-        *_plots(run),
+        *plots[:1],  # of the shares
         *([folded("Why the shares changed", events(reasons), is_open=True)] if reasons else []),
+        *plots[1:],
         *([folded("Configuration", verbatim(run.config))] if run.config else []),
     ]
 
@@ -46,7 +50,10 @@ def run_verdict(run: RunData) -> str:
             f"This run is not finished: {history.end:,}{of} {history.family.unit} are done{state}."
         )
     elif result is None:
-        sentences.append(f"{run.policy} drew {history.end:,} batches; the journal has no scores.")
+        sentences.append(
+            f"{run.policy} drew {history.end:,} batch{'es' * (history.end != 1)}"
+            f"{_mixture(history)}; the journal has no scores."
+        )
     if result:
         so_far = "" if run.finished else " so far"
         sentences.append(f"{run.policy} reached {_reached(run, result)}{so_far}.")
@@ -55,6 +62,14 @@ def run_verdict(run: RunData) -> str:
         reason = f", for its score of the target {target}" if target in result.tasks else ""
         sentences.append(f"The model of {history.unit} {result.step:,} is kept{reason}.")
     return " ".join(sentences)
+
+
+def _mixture(history: History) -> str:
+    """Return the shares of the draws, unless there are many tasks."""
+    given = exposures(history)
+    if not 1 < len(given) <= MAX_SHARES:
+        return ""
+    return f" ({', '.join(f'{task} {exposure.share:.0%}' for task, exposure in given.items())})"
 
 
 def _reached(run: RunData, result: Finished) -> str:
@@ -77,9 +92,9 @@ def _over_baseline(result: Finished) -> list[str]:
     if not known:
         return []
     if not below:
-        return ["Every task is above its majority-class baseline."]
+        return ["Every task is above the baseline of a constant prediction."]
     listed = ", ".join(below[:3]) + (f" and {len(below) - 3} more" if len(below) > 3 else "")
-    return [f"Not above the majority-class baseline: {listed}."]
+    return [f"Not above the baseline of a constant prediction: {listed}."]
 
 
 def _facts(run: RunData) -> dict[str, str]:
@@ -89,8 +104,7 @@ def _facts(run: RunData) -> dict[str, str]:
         if run.objective is not None and result.objective is not None:
             facts[run.objective.words] = unit_of(run.objective).level(result.objective)
         if unit_of(run.objective) is SCORES:
-            facts["score (mean over tasks)"] = hundredths(result.score)
-        facts[f"kept from {history.unit}"] = f"{result.step:,}"
+            facts["mean score"] = hundredths(result.score)
     target = str(history.opening.decider.get("target"))
     if result and target in result.tasks:
         facts[f"score of the target, {target}"] = hundredths(result.tasks[target].score)
@@ -99,8 +113,7 @@ def _facts(run: RunData) -> dict[str, str]:
     if (count := history.opening.count) != "steps":
         facts["budget"] = f"the {count} of {budget_words(history.opening.budget, 'steps')}"
     if result and result.forward:
-        facts["examples forward"] = f"{result.forward:,}"
-        facts["examples backward"] = f"{result.backward:,}"
+        facts["examples forward, backward"] = f"{result.forward:,}, {result.backward:,}"
     if history.units and isinstance(last := history.units[-1], SelectionStep):
         facts["data used"] = f"{last.used:.1%}"
     if history.seconds:
@@ -147,13 +160,15 @@ def scores_table(
         objective: the objective of the run, if it names one.
         value: of the objective.
     """
-    columns = [
-        Column("task"),
-        Column("metric", left=True),
-        Column("loss", ".3f"),
-        Column("score", hundredths),
-    ]
-    rows = {task: _scored(task, of_task) for task, of_task in scores.items()}
+    columns, rows = [Column("task")], {task: _scored(task, each) for task, each in scores.items()}
+    if any(scores.values()):
+        columns += [
+            Column("metric", left=True),
+            Column("loss", ".3f"),
+            Column("score", hundredths),
+        ]
+    else:
+        rows = {task: [task] for task in scores}
     totals: list[list[Value]] = []
     if mean is not None:
         totals.append(["mean", "", "", mean])
@@ -209,4 +224,6 @@ def _plots(run: RunData) -> list[Plot]:
         made.append(Plot(CONVERGENCE, figures.convergence(history)))
     if training_losses(history):
         made.append(Plot(TRAINING_LOSS, figures.training_loss(history)))
+    if rewards(history):
+        made.append(Plot(REWARD, figures.reward(history)))
     return made

@@ -21,6 +21,7 @@ DASHES = ("solid", "dash", "dot", "dashdot")
 PATTERNS = ("", "/", "x", ".")
 # Readable on a light and on a dark page.
 NEUTRAL = "#808080"
+GRID = "rgba(128,128,128,0.25)"
 CLEAR = "rgba(0,0,0,0)"
 MAX_HOVERED = 10
 SCALE = "Cividis"  # sequential, for any colour vision
@@ -165,7 +166,7 @@ def panels(
         hoverdistance=-1 if tasks <= MAX_HOVERED else 20,  # evaluations may be far apart
         legend={"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0, "title": {"text": ""}},
     )
-    axis = {"automargin": True, "zeroline": False, "gridcolor": "rgba(128,128,128,0.25)"}
+    axis = {"automargin": True, "zeroline": False, "gridcolor": GRID}
     figure.update_xaxes(showgrid=False, ticks="outside", tickcolor=NEUTRAL, **axis)
     figure.update_xaxes(spikethickness=1, spikecolor=NEUTRAL)
     figure.update_yaxes(title_standoff=12, hoverformat=".3f", **axis)

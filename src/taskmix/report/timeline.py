@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from taskmix.journal import Step
 from taskmix.report.history import History
 
 Floats = NDArray[np.float64]
@@ -142,10 +143,22 @@ class Series:
 
 def training_losses(history: History) -> dict[str, Series]:
     """Return each task's training losses, for the tasks that have any."""
+    return _by_task(history, [(unit.step, unit.training_losses()) for unit in history.units])
+
+
+def rewards(history: History) -> dict[str, Series]:
+    """Return the mean rewards of each task's completions, where the draws have rewards."""
+    drawn = [unit for unit in history.units if isinstance(unit, Step) and unit.reward is not None]
+    return _by_task(history, [(step.step, {step.task: float(step.reward or 0)}) for step in drawn])
+
+
+def _by_task(
+    history: History, values: Sequence[tuple[int, Mapping[str, float]]]
+) -> dict[str, Series]:
     points: dict[str, list[tuple[int, float]]] = {task: [] for task in history.tasks}
-    for unit in history.units:
-        for task, loss in unit.training_losses().items():
-            points[task].append((unit.step, loss))
+    for step, by_task in values:
+        for task, value in by_task.items():
+            points[task].append((step, value))
     return {task: _series(rows) for task, rows in points.items() if rows}
 
 

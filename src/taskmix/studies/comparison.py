@@ -154,8 +154,13 @@ class Comparison(Tabled):
             "Loss by task" if unit is LOSSES else "Scores",
             frozenset(best),
             totals=len(rows) - len(self.tasks),
-            notes=tuple(self._diverged_sentences()),
+            notes=(*self._ranges(), *self._diverged_sentences()),
         )
+
+    def _ranges(self) -> list[str]:
+        if max(map(len, self.runs.values())) < 2:
+            return []
+        return ["Means over the seeds, in brackets the lowest and the highest seed."]
 
     def _time(self, name: str) -> TableCell | None:
         seconds = self.seconds.get(name)

@@ -63,8 +63,8 @@ class Unit:
         return f"{abs(self.factor) * value:+z.{self.digits}f}"
 
 
-SCORES = Unit(100, 1, "in hundredths", "above")
-LOSSES = Unit(-1, 3, "in nats", "below")
+SCORES = Unit(100, 1, "points", "above")
+LOSSES = Unit(-1, 3, "nats", "below")
 """The values are negated losses."""
 
 

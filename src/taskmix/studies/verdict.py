@@ -209,11 +209,15 @@ def interquartile_mean(scores: Floats) -> BootstrapEstimate:
     >>> interquartile_mean(np.array([[0.0, 0.4, 0.5, 0.6], [0.1, 0.4, 0.5, 1.0]])).value
     0.45
     """
-    from scipy.stats import trim_mean
-
     samples = _resampled(scores, "interquartile mean").reshape(RESAMPLES, -1)
-    means = np.asarray(trim_mean(samples, 0.25, axis=1))
-    return _estimate(float(trim_mean(scores, 0.25, axis=None)), means)
+    return _estimate(float(_middle_mean(scores.reshape(1, -1))[0]), _middle_mean(samples))
+
+
+def _middle_mean(values: Floats) -> Floats:
+    """Return the mean of the middle half of each row."""
+    cut = values.shape[1] // 4
+    means: Floats = np.sort(values)[:, cut : values.shape[1] - cut].mean(axis=1)
+    return means
 
 
 def probability_of_improvement(scores: Floats, base: Floats) -> BootstrapEstimate:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import beta
 
 from taskmix.policies import Utility
 from taskmix.report.document import Caption
@@ -28,18 +27,18 @@ from taskmix.studies.autosem import Search, Tried
 
 UTILITIES = Caption(
     "Utilities",
-    "How probable it is that a round of a task does not lower the primary's dev score, as stage 1 "
-    "believes; a bar reaches over 95% of its curve. A task without rounds has learned nothing.",
+    "The probability that a round of the task does not lower the dev score of the primary task, as "
+    "estimated in stage 1: a density for each task, and below it the mean with the 95% interval.",
 )
 SEARCH_HISTORY = Caption(
     "Search",
-    "Each point is a whole training with one mixing ratio; ratios above the dashed line beat the "
-    "primary alone, on this one seed.",
+    "Each point is a training with one mixing ratio. Ratios above the dashed line were better than "
+    "the primary task alone, with one seed.",
 )
 RATIO_MAP = Caption(
     "Map of ratios",
-    "What the Gaussian process expects of each mixture, and how unsure it is; points are the "
-    "ratios that were tried, the coloured one is the best.",
+    "The mean and the standard deviation of the Gaussian process at each mixture. Points are the "
+    "ratios that were tried; the coloured one is the best.",
 )
 DENSITY_POINTS = 201
 MAP_POINTS = 41
@@ -68,6 +67,8 @@ def utilities(posteriors: Sequence[Utility]) -> Any:
 
 
 def _density(name: str, look: Look, utility: Utility) -> Any:
+    from scipy.stats import beta  # here, as it takes longer to import than a report to write
+
     at = np.linspace(0, 1, DENSITY_POINTS)[1:-1]  # a density may be infinite at the ends
     return curve(name, look, at, beta.pdf(at, utility.a, utility.b), line=look.line(2.5))
 
@@ -115,7 +116,7 @@ def search_history(search: Search) -> Any:
             line={"color": NEUTRAL, "dash": "dash", "width": 1.5},
             annotation_text="primary alone",
         )
-    figure.update_xaxes(title_text="trial")
+    figure.update_xaxes(title_text="trial", dtick=max(1, len(search.tried) // 10))
     figure.update_yaxes(title_text="objective, of 100", hoverformat=".1f")
     figure.update_layout(height=420, hovermode="closest")
     return figure

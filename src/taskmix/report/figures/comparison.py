@@ -10,6 +10,7 @@ from taskmix.report.document import Caption
 from taskmix.report.figures.deciders import share_areas
 from taskmix.report.history import History
 from taskmix.report.style import (
+    GRID,
     NEUTRAL,
     Look,
     band,
@@ -26,8 +27,8 @@ from taskmix.studies.paired import LOSSES, SCORES, Difference, Unit, interval_wo
 
 SCORE_BANDS = Caption(
     "Dev score over the budget",
-    "The mean over the tasks: a line is the mean of the seeds, its band reaches from the lowest "
-    "seed to the highest.",
+    "The objective, or the mean over the tasks: a line is the mean of the seeds, its band reaches "
+    "from the lowest seed to the highest.",
 )
 LOSS_BANDS = Caption(
     "Dev loss over the budget",
@@ -54,7 +55,7 @@ DifferenceRow = tuple[str, Mapping[str, Difference]]
 
 
 def score_bands(runs: Mapping[str, Sequence[History]], unit: Unit = SCORES) -> Any:
-    """Draw the mean dev score, or the objective that is a loss: the mean of the seeds, their range.
+    """Draw the objective, or the mean dev score: the mean of the seeds, and their range.
 
     Runs whose budgets count different units are drawn over the part of the budget that is spent.
 
@@ -79,7 +80,7 @@ def score_bands(runs: Mapping[str, Sequence[History]], unit: Unit = SCORES) -> A
     end = max((run.end for histories in runs.values() for run in histories), default=0)
     title = "".join(units) if alike else "part of the budget, %"
     figure.update_xaxes(title_text=title, range=[0, 1.02 * (end if alike else 100)])
-    title = "objective, loss" if unit is LOSSES else "mean dev score, of 100"
+    title = "objective, loss" if unit is LOSSES else "dev score, of 100"
     figure.update_yaxes(title_text=title, hoverformat=f".{unit.digits}f")
     figure.update_layout(height=440)
     return figure
@@ -109,10 +110,10 @@ def scores_in_turn(histories: Sequence[History], unit: Unit = SCORES) -> tuple[F
 
 
 def _judged(record: Evaluation, unit: Unit) -> float:
-    """Return the mean score, or the objective where that is a loss, with its sign turned."""
-    if unit is not LOSSES:
-        return record.score
-    return np.nan if record.objective is None else record.objective
+    """Return the objective; the mean score where the run names none."""
+    if record.objective is not None:
+        return record.objective
+    return np.nan if unit is LOSSES else record.score
 
 
 def share_panels(runs: Mapping[str, Sequence[History]]) -> dict[str, Any]:
@@ -162,7 +163,9 @@ def differences(
         range=[len(rows) - 0.5, -0.5],
         showgrid=False,
     )
-    figure.update_xaxes(title_text=f"{unit.better} {safe(baseline)}, {unit.words}", showgrid=True)
+    figure.update_xaxes(title_text=f"{unit.words} {unit.better} {safe(baseline)}", showgrid=True)
+    for row in range(1, len(rows)):
+        figure.add_hline(row - 0.5, line={"color": GRID, "width": 1})
     height = 120 + len(rows) * (ROW_PIXELS + CONTESTANT_PIXELS * (len(names) - 1))
     figure.update_layout(hovermode="closest", height=height)
     return figure

@@ -37,7 +37,7 @@ def shares(history: History) -> Any:
     timeline = asked(history)
     if timeline is None:
         raise ValueError("history: expected shares records, found none")
-    figure = panels(widths=(0.86, 0.14), tasks=len(history.tasks))
+    figure = panels(widths=(0.84, 0.16), tasks=len(history.tasks))
     steps, values = timeline.corners(max_points(len(history.tasks)))
     figure.add_traces(share_areas(history.tasks, steps, values), rows=1, cols=1)
     figure.add_traces(_share_bars(history, timeline), rows=1, cols=2)

@@ -1,5 +1,6 @@
 """Figures of one run."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from taskmix.report.document import Caption
 from taskmix.report.history import History
 from taskmix.report.style import (
+    MAX_HOVERED,
     NEUTRAL,
     SCALE,
     Look,
@@ -25,6 +27,7 @@ from taskmix.report.timeline import (
     dev_scores_of,
     influence,
     max_points,
+    rewards,
     run_scores,
     smoothed,
     thinned,
@@ -48,6 +51,11 @@ TRAINING_LOSS = Caption(
     "The loss of each task's own batches, smoothed over a twentieth of them; losses of different "
     "tasks are not on one scale.",
 )
+REWARD = Caption(
+    "Reward",
+    "The mean reward of the completions for each task's own batches, smoothed over a twentieth of "
+    "them; rewards of different tasks are not on one scale.",
+)
 MAX_MARKED = 40
 """Points up to which a curve has a marker on each."""
 MAX_RAW_TASKS = 4
@@ -59,8 +67,11 @@ def dev_scores(history: History, kept: int | None = None) -> Any:
     figure = panels(tasks=len(history.tasks))
     mean = Look("", NEUTRAL, "solid", "")
     figure.add_trace(_scores("mean", mean, run_scores(history), line=mean.line(4)))
+    # Many curves cross each other less with thin lines and no markers.
+    thin = {"mode": "lines"} if len(history.tasks) > MAX_HOVERED else {}
     for task, look in looks(history.tasks).items():
-        figure.add_trace(_scores(task, look, dev_scores_of(history, task)))
+        line = look.line(1.2 if thin else 2)
+        figure.add_trace(_scores(task, look, dev_scores_of(history, task), line=line, **thin))
     best = kept_evaluation(history.evaluations).step if kept is None else kept
     figure.add_vline(
         best,
@@ -75,8 +86,8 @@ def dev_scores(history: History, kept: int | None = None) -> Any:
 
 def _scores(name: str, look: Look, series: Series, **more: Any) -> Any:
     shown = thinned(len(series.steps))
-    mode = "lines+markers" if len(shown) <= MAX_MARKED else "lines"
-    return curve(name, look, series.steps[shown], 100 * series.values[shown], mode=mode, **more)
+    drawn = {"mode": "lines+markers" if len(shown) <= MAX_MARKED else "lines"} | more
+    return curve(name, look, series.steps[shown], 100 * series.values[shown], **drawn)
 
 
 def convergence(history: History) -> Any:
@@ -122,6 +133,8 @@ def _add_strip(figure: Any, row: int, history: History, name: str, timeline: Tim
     edges, means = timeline.binned(max_points(len(history.tasks), most=200))
     low, high = figure.layout[f"yaxis{row}"].domain
     bar = {"len": high - low, "y": (low + high) / 2, "thickness": 10, "nticks": 3}
+    if name == "share":
+        bar["tickformat"] = ".0%"
     heat = go.Heatmap(
         x=numbers(edges, 6),
         y=list(range(len(history.tasks))),
@@ -148,13 +161,21 @@ def _add_strip(figure: Any, row: int, history: History, name: str, timeline: Tim
 
 def training_loss(history: History) -> Any:
     """Return each task's loss, smoothed over a twentieth of its batches; of few tasks raw, too."""
-    series = training_losses(history)
+    return _batches(history, training_losses(history), "training loss")
+
+
+def reward(history: History) -> Any:
+    """Return each task's reward, smoothed over a twentieth of its batches."""
+    return _batches(history, rewards(history), "reward")
+
+
+def _batches(history: History, series: Mapping[str, Series], title: str) -> Any:
     figure = panels(tasks=len(series))
     for task, look in looks(history.tasks).items():
         if task in series:
             figure.add_traces(_raw_and_smoothed(task, series[task], look, len(series)))
     figure.update_xaxes(title_text=history.unit, range=[0, 1.02 * history.end])
-    figure.update_yaxes(title_text="training loss", rangemode="tozero")
+    figure.update_yaxes(title_text=title, rangemode="tozero")
     return figure
 
 

@@ -1,6 +1,5 @@
 """A run that may still grow, as the live page shows it: its journal, thinned to a fixed size."""
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,8 @@ from taskmix.training.folder import JOURNAL, SCORES
 MAX_BINS = 400  # of a curve
 MAX_CURVE_BINS = 40_000  # of the curves of all tasks; with many tasks each gets fewer
 MIN_BINS = 20
-MAX_SHARES = 60  # points of the curves of what was drawn
+MIN_SHARES, MAX_SHARES = 6, 60  # points of the curves of what was drawn
+DRAWS_IN_SHARE = 40  # shares of fewer draws are mostly noise
 MAX_EVALUATIONS = 400
 GLIMPSE_BYTES = 1 << 16
 Array = NDArray[np.float64]
@@ -116,12 +116,12 @@ class GrowingRun:
             used = 0 if self.step == 0 else (self.step - 1) // self._width + 1
             drawn, losses, counts, asked = self._bins[:, :used]
             steps = [min(self.step, (place + 1) * self._width) for place in range(used)]
-            coarse = max(1, math.ceil(used / MAX_SHARES))  # few draws have no meaningful shares
-            groups = np.add.reduceat(drawn, np.arange(0, used, coarse)) if used else drawn
+            starts = self._share_starts(used)
+            groups = np.add.reduceat(drawn, starts) if used else drawn
             return {
                 "tasks": list(self._tasks),
                 "steps": steps,
-                "share_steps": steps[coarse - 1 :: coarse] + steps[-1:] * bool(used % coarse),
+                "share_steps": [steps[place - 1] for place in (*starts[1:], used) if used],
                 "drawn": _plain(_ratio(groups, groups.sum(axis=1, keepdims=True)).T),
                 "asked": _plain(asked.T),
                 "losses": _plain(_ratio(losses, counts).T),
@@ -136,6 +136,13 @@ class GrowingRun:
                 ],
                 "events": list(self.events),
             }
+
+    def _share_starts(self, used: int) -> list[int]:
+        """Return the first bins of equal groups, in which the shares of the draws are counted."""
+        groups = max(MIN_SHARES, min(MAX_SHARES, self.step // DRAWS_IN_SHARE))
+        return (
+            [group * used // groups for group in range(groups)] if used > groups else [*range(used)]
+        )
 
 
 def bins_of(tasks: int) -> int:
@@ -163,6 +170,9 @@ def _summary(folder: Path, opening: Opening | None, records: Sequence[Record]) -
         "step": max(steps, default=0),
         "total": budget.get("rounds") or budget.get("steps"),
         "score": evaluations[-1].score if evaluations else None,
+        "value": evaluations[-1].objective if evaluations else None,
+        "objective": None if opening is None else opening.objective,
+        "measure": "score" if opening is None else opening.measure,
         "finished": (folder / SCORES).exists(),
     }
 

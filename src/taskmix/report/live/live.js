@@ -2,6 +2,7 @@
 "use strict";
 
 const COLOURS = ["#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"];
+const RUN_COLOURS = ["#648FFF", "#DC267F", "#FFB000", "#785EF0", "#FE6100"]; // no task has them
 const DASHES = ["solid", "dash", "dot", "dashdot"];
 const BORDERS = ["solid", "dashed", "dotted", "double"];
 const PATTERNS = ["", "/", "x", "."];
@@ -14,7 +15,10 @@ let listed = [];
 const $ = (id) => document.getElementById(id);
 // Plotly understands some HTML in texts.
 const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;");
+const count = (number) => (number == null ? "?" : number.toLocaleString("en"));
 const percent = (value) => (value == null ? "–" : (100 * value).toFixed(1));
+
+const level = (run, value) => (run.measure === "loss" ? (value == null ? "–" : (-value).toFixed(3)) : percent(value));
 
 function element(tag, text = "", className = "") {
   const made = document.createElement(tag);
@@ -44,21 +48,25 @@ function status(run) {
 
 function showList() {
   const words = $("search").value.toLowerCase();
+  const focused = document.activeElement.dataset?.run;
+  const isRunning = (run) => status(run) === "running";
   const items = listed
     .filter((run) => run.id.toLowerCase().includes(words))
+    .sort((one, other) => isRunning(other) - isRunning(one))
     .map((run) => {
       const item = element("li");
       const label = element("label");
       const box = element("input");
       box.type = "checkbox";
       box.checked = chosen.has(run.id);
+      box.dataset.run = run.id;
       box.addEventListener("change", () => choose(run.id, box.checked));
       const total = run.total || run.step;
       label.append(
         box,
         element("span", run.id, "name"),
-        element("span", percent(run.score), "score"),
-        element("span", [run.decider, `${run.step} of ${total ?? "?"}`, status(run)].join(" · "), "detail"),
+        element("span", run.objective ? level(run, run.value) : percent(run.score), "score"),
+        element("span", [run.decider, `${count(run.step)} of ${count(total)}`, status(run)].join(" · "), "detail"),
       );
       if (total && !run.finished) {
         const bar = element("progress");
@@ -70,6 +78,7 @@ function showList() {
       return item;
     });
   $("runs").replaceChildren(...items);
+  if (focused) [...$("runs").querySelectorAll("input")].find((box) => box.dataset.run === focused)?.focus({ preventScroll: true });
 }
 
 function choose(id, on) {
@@ -146,12 +155,16 @@ function byTask(run, values, options = {}) {
   }));
 }
 
-const shares = (run) => ({
-  traces: byTask(run, run.drawn, { x: run.share_steps, stackgroup: "one" }).map((trace, k) => ({
+const areas = (run, values, x) => ({
+  traces: byTask(run, values, { x, stackgroup: "one" }).map((trace, k) => ({
     ...trace, line: { width: 0, color: look(k).color }, fillcolor: look(k).color, fillpattern: { shape: PATTERNS[variant(k)] },
   })),
   layout: { yaxis: { tickformat: ".0%", range: [0, 1] } },
 });
+const shares = (run) => areas(run, run.drawn, run.share_steps);
+// The draws of a few hundred steps are noisy; the probabilities that they came from are not.
+const isAsked = (run) => run.asked.some((values) => values.some((value) => value != null));
+const mixture = (run) => (isAsked(run) ? areas(run, run.asked, run.steps) : shares(run));
 const asked = (run) => ({ traces: byTask(run, run.asked, {}), layout: { yaxis: { tickformat: ".0%", rangemode: "tozero" } } });
 const losses = (run) => ({ traces: byTask(run, run.losses), layout: { yaxis: { title: { text: "loss" } } } });
 const scores = (run) => ({
@@ -165,10 +178,10 @@ const scores = (run) => ({
 const means = () => ({
   traces: [...chosen].filter(([, run]) => run).map(([id, run], k) => ({
     x: run.evaluations.map((evaluation) => evaluation.step),
-    y: run.evaluations.map((evaluation) => evaluation.objective ?? evaluation.score),
-    name: plain(id), mode: "lines+markers", line: look(k),
+    y: run.evaluations.map(({ objective, score }) => (run.measure === "loss" ? -objective : (objective ?? score))),
+    name: plain(id), mode: "lines+markers", line: { color: RUN_COLOURS[k % RUN_COLOURS.length], dash: DASHES[Math.floor(k / RUN_COLOURS.length) % DASHES.length] },
   })),
-  layout: { showlegend: true, yaxis: { title: { text: "objective" } } },
+  layout: { showlegend: true, yaxis: [...chosen.values()].some((run) => run?.measure === "loss") ? { title: { text: "loss" } } : { tickformat: ".0%", hoverformat: ".1%" } },
 });
 
 function layOut() {
@@ -185,12 +198,13 @@ function layOut() {
     figure("Probability of each task, as the policy asked for it", () => asked(run()));
     figure("Training loss of each task", () => losses(run()));
   } else if (ids.length > 1) {
-    figure("Objective, or mean dev score", means);
+    const aimed = [...chosen.values()].some((run) => run?.objective);
+    figure(aimed ? "Objective" : "Mean dev score", means);
     const panels = element("div", "", "panels");
     $("figures").append(panels);
     for (const id of ids) {
       if (chosen.get(id))
-        figure(`${id}: shares`, () => shares(chosen.get(id)), panels);
+        figure(`${id}: shares`, () => mixture(chosen.get(id)), panels);
     }
   }
   refresh();
@@ -202,13 +216,15 @@ function refresh() {
   legend(tasks);
   const table = element("table");
   const head = element("tr");
-  head.append(...["run", "decider", "step", "mean", ...tasks].map((name) => element("th", name)));
+  const aimed = runs.some(([, run]) => run.objective);
+  head.append(...["run", "decider", "step", ...(aimed ? ["objective"] : []), "mean", ...tasks].map((name) => element("th", name)));
   table.append(head);
   for (const [id, run] of runs) {
     const last = run.evaluations.at(-1);
     const row = element("tr");
-    const cells = [id, run.decider, `${run.step}${run.finished ? "" : " …"}`, percent(last?.score)];
-    cells.push(...tasks.map((task) => percent(last?.scores[task])));
+    const cells = [id, run.decider, `${count(run.step)}${run.finished ? "" : " …"}`];
+    if (aimed) cells.push(run.objective ? level(run, last?.objective) : "–");
+    cells.push(percent(last?.score), ...tasks.map((task) => percent(last?.scores[task])));
     row.append(...cells.map((text) => element("td", text)));
     table.append(row);
   }
@@ -247,8 +263,12 @@ async function pollList() {
   listed = news.runs;
   $("folder").textContent = news.folder;
   $("state").textContent = `${listed.length} runs, ${listed.filter((run) => status(run) === "running").length} running`;
-  if (!chosen.size && listed.length === 1 && !$("runs").hasChildNodes()) choose(listed[0].id, true);
+  const first = !$("runs").hasChildNodes();
+  const running = listed.filter((run) => status(run) === "running");
+  const obvious = listed.length === 1 ? listed : running;
+  if (first && !chosen.size && obvious.length === 1) choose(obvious[0].id, true);
   showList();
+  if (first) $("runs").querySelector(":checked")?.scrollIntoView({ block: "nearest" });
 }
 
 let polling = false;

@@ -104,7 +104,7 @@ class AutosemResult(Tabled):
         return sum(math.isinf(run.value) for run in self.runs)
 
     @property
-    def _unit(self) -> Unit:
+    def unit(self) -> Unit:
         return LOSSES if self.loss else SCORES
 
     def tables(self) -> list[Table]:
@@ -124,7 +124,7 @@ class AutosemResult(Tabled):
             count = f"{self._diverged} of {len(self.runs)}"
             evidence = f"{count} final trainings of {mixture} or alone diverged."
         else:
-            evidence = verdict({mixture: difference}, f"{self.primary} alone", self._unit).sentence
+            evidence = verdict({mixture: difference}, f"{self.primary} alone", self.unit).sentence
         named = f"{' and '.join(self._mixed)} {'helps' if len(self._mixed) == 1 else 'help'}"
         doubt = "" if self.helpful else f"No evidence that {named} {self.primary}. "
         return f"{doubt}{evidence}{self._untried()} {ratio}"
@@ -178,7 +178,7 @@ class AutosemResult(Tabled):
         columns = [
             Column("ratio " + ":".join(self.search.space.tasks)),
             Column("trial"),
-            Column("objective", self._unit.level),
+            Column("objective", self.unit.level),
             Column("steps", ","),
             Column(""),
         ]
@@ -206,7 +206,7 @@ class AutosemResult(Tabled):
         columns = [
             Column("ratio " + ":".join(self.search.space.tasks)),
             Column("seed"),
-            Column("objective", self._unit.level),
+            Column("objective", self.unit.level),
             Column("steps", ","),
             Column("run folder", left=True),
         ]
