@@ -237,6 +237,37 @@ def test_a_checkpoint_within_a_generation_has_its_completions(tmp_path: Path) ->
         trainer(tmp_path, **REUSE["4-1-1"]).train(resume_from_checkpoint=tmp_path / "checkpoint-3")
 
 
+def test_a_resumed_training_generates_when_the_one_before_would_have(tmp_path: Path) -> None:
+    """TRL alone generates at once, because its buffer of completions is empty after a resume."""
+    generated: list[int] = []
+
+    def reward(completions: list[str], trainer_state: Any, **_: Any) -> list[float]:
+        generated.append(trainer_state.global_step)
+        return [float(len(text)) for text in completions]
+
+    def alone(folder: Path, callbacks: Any) -> GRPOTrainer:
+        args = GRPOConfig(**settings(folder, **REUSE["4-1-1"]))
+        rows = data()["even"]
+        return GRPOTrainer(
+            model(),
+            reward,
+            args,
+            train_dataset=rows,
+            processing_class=tokenizer(),
+            callbacks=callbacks,
+        )
+
+    def mixed(folder: Path, callbacks: Any) -> GRPOTrainer:
+        return trainer(folder, reward_funcs=reward, callbacks=callbacks, **REUSE["4-1-1"])
+
+    for make, expected in ((alone, [0, 2]), (mixed, [0, 4])):
+        folder = tmp_path / make.__name__
+        generated.clear()
+        quiet(make(folder, [Stop(2)])).train()
+        quiet(make(folder, [])).train(resume_from_checkpoint=str(folder / "checkpoint-2"))
+        assert generated == expected
+
+
 def test_a_checkpoint_of_another_schedule_is_refused(tmp_path: Path) -> None:
     trainer(tmp_path, **REUSE["4-1-1"]).train()
     other = trainer(tmp_path, **REUSE["1-1-1"])
@@ -424,31 +455,36 @@ def test_rloo_takes_the_same_mixin(tmp_path: Path) -> None:
     assert steps(tmp_path / "whole")
 
 
-def test_two_ranks_make_the_same_draws_and_resume(tmp_path: Path) -> None:
-    def work() -> None:
-        for name, options in REUSE.items():
-            if name in ("1-1-2", "4-2-1"):
-                compare(tmp_path / name, **options)
+@pytest.mark.parametrize("name", ["1-1-2", "4-2-1"])
+def test_two_ranks_that_are_killed_make_the_same_draws_and_resume(
+    tmp_path: Path, name: str
+) -> None:
+    options = REUSE[name]
 
-    def compare(folder: Path, **options: Any) -> None:
-        whole = trainer(folder / "whole", **options)
+    def killed() -> None:
+        trainer(tmp_path / "parts", callbacks=[Kill(4)], **options).train()
+
+    def compared() -> None:
+        whole, parts = (trainer(tmp_path / name, **options) for name in ("whole", "parts"))
         whole.train()
-        trainer(folder / "parts", callbacks=[Stop(4)], **options).train()
-        parts = trainer(folder / "parts", **options)
-        parts.train(resume_from_checkpoint=str(folder / "parts/checkpoint-3"))
+        parts.train(resume_from_checkpoint=str(tmp_path / "parts/checkpoint-3"))
         states: list[Any] = [None, None]
         dist.all_gather_object(states, (whole.mixer.state_dict()["policy"], losses(whole)))
         assert states[0] == states[1]
         assert parts.mixer.policy.state_dict() == whole.mixer.policy.state_dict()
         assert losses(parts) == losses(whole)
+        for (name, ours), theirs in zip(
+            whole.model.named_parameters(), parts.model.parameters(), strict=True
+        ):
+            assert torch.equal(ours, theirs), name
         dist.barrier()
-        lines = [(folder / name / "journal.jsonl").read_bytes() for name in ("whole", "parts")]
+        lines = [(tmp_path / name / "journal.jsonl").read_bytes() for name in ("whole", "parts")]
         assert lines[0] == lines[1]
-        assert all(
-            step.examples == 8 * options["steps_per_generation"] for step in steps(folder / "whole")
-        )
+        examples = 8 * options["steps_per_generation"]
+        assert all(step.examples == examples for step in steps(tmp_path / "whole"))
 
-    resuming.on_ranks(work)
+    resuming.on_ranks(killed, exitcode=-signal.SIGKILL)
+    resuming.on_ranks(compared)
 
 
 def test_the_journal_can_be_evaluated(tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
 """prime-rl and verl: against our own copies of their interfaces, as they do not install here."""
 
+import importlib.util
 import json
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sized
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -29,27 +32,39 @@ class EnvMixStrategy(ABC):
     def pick(self) -> str: ...
 
 
-class CurriculumSampler(ABC):
-    """The interface of verl, whose `update` is called with the rows of a step."""
+class AbstractSampler(Sampler[int]):
+    """The base class that verl expects of `data.sampler.class_name`."""
 
     @abstractmethod
     def __init__(self, data_source: Sized, data_config: Any) -> None: ...
 
-    @abstractmethod
-    def __iter__(self) -> Iterator[int]: ...
+
+class AbstractCurriculumSampler(AbstractSampler):
+    """The base class of the samplers whose `update` verl calls with the rows of a step."""
 
     @abstractmethod
     def update(self, batch: Any) -> None: ...
 
 
-def implements(cls: type, interface: type) -> bool:
-    return all(callable(getattr(cls, name, None)) for name in interface.__abstractmethods__)  # type: ignore[attr-defined]
+def test_a_mix_has_the_methods_of_the_interface_of_prime_rl() -> None:
+    names = EnvMixStrategy.__abstractmethods__  # type: ignore[attr-defined]
+    assert all(callable(getattr(EnvironmentMix, name, None)) for name in names)
 
 
-def test_both_interfaces_are_implemented() -> None:
-    assert implements(EnvironmentMix, EnvMixStrategy)
-    assert implements(MixtureSampler, CurriculumSampler)
-    assert issubclass(MixtureSampler, Sampler)
+def test_verl_takes_and_updates_the_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl checks the class: another one is refused, or never told about a step."""
+    packages = ["verl", "verl.experimental", "verl.experimental.dataset"]
+    for name in [*packages, module := f"{packages[-1]}.sampler"]:
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    vars(sys.modules[module]).update(AbstractCurriculumSampler=AbstractCurriculumSampler)
+    spec = importlib.util.find_spec("taskmix.integrations.verl")
+    assert spec is not None
+    assert spec.loader is not None
+    beside_verl = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(beside_verl)
+    made = beside_verl.MixtureSampler(data_source=ROWS, data_config={"sampler": {}})
+    assert isinstance(made, AbstractCurriculumSampler)
+    assert len(list(made)) == len(made) == 32
 
 
 def mix(folder: Path, **options: Any) -> EnvironmentMix:
@@ -132,8 +147,9 @@ class Proto:
 ROWS = Rows({"data_source": ["math"] * 12 + ["code"] * 20})
 
 
-def sampler(policy: Any = "sec", **options: Any) -> MixtureSampler:
-    return MixtureSampler(ROWS, {"seed": 5, "sampler": {"policy": policy, **options}})
+def sampler(policy: Any = "sec", batch: int = 4) -> MixtureSampler:
+    section = {"policy": policy}
+    return MixtureSampler(ROWS, {"seed": 5, "train_batch_size": batch, "sampler": section})
 
 
 def step_of(indices: list[int], number: int) -> Proto:
@@ -173,29 +189,42 @@ def test_a_sampler_of_verl_draws_rows_of_the_environments_and_learns() -> None:
     assert not of.mix.open
 
 
+def loader(of: MixtureSampler, batch: int = 4) -> StatefulDataLoader[int]:
+    """Return the loader of verl."""
+    return StatefulDataLoader(range(32), batch_size=batch, drop_last=True, sampler=of)  # type: ignore[arg-type]
+
+
+def train(of: MixtureSampler, loaded: Any, until: int = 99) -> list[list[int]]:
+    drawn = []
+    for number, batch in enumerate(loaded):
+        drawn.append(batch.tolist())
+        of.update(step_of(batch.tolist(), number))
+        if number + 1 == until:
+            break
+    return drawn
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning")
+def test_the_rows_that_a_loader_of_verl_would_drop_are_not_drawn() -> None:
+    of = sampler(batch=5)
+    loaded = loader(of, batch=5)
+    for _ in range(2):
+        assert len(train(of, loaded)) == 6
+        assert not of.mix.open
+    assert of.mix.policy.draws == 60
+
+
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning")
 def test_a_sampler_of_verl_is_resumed_exactly_by_its_loader() -> None:
-    def loader(of: MixtureSampler) -> StatefulDataLoader[int]:
-        return StatefulDataLoader(range(32), batch_size=4, sampler=of)  # type: ignore[arg-type]
-
-    def train(of: MixtureSampler, loaded: Any, until: int) -> list[list[int]]:
-        drawn = []
-        for number, batch in enumerate(loaded):
-            drawn.append(batch.tolist())
-            of.update(step_of(batch.tolist(), number))
-            if number + 1 == until:
-                break
-        return drawn
-
     whole, parts, again = sampler(), sampler(), sampler()
-    expected = train(whole, loader(whole), 99)
+    expected = train(whole, loader(whole))
     assert len(expected) == 8
     first = loader(parts)
     drawn = train(parts, first, 3)
     state = json.loads(json.dumps(first.state_dict()))
     second = loader(again)
     second.load_state_dict(state)
-    assert drawn + train(again, second, 99) == expected
+    assert drawn + train(again, second) == expected
 
 
 def test_a_mistake_in_the_configuration_is_one_sentence() -> None:

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 import torch
 import transformers
+import trl
 from datasets import Dataset
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-from trl import DPOTrainer, SFTConfig
+from trl import SFTConfig
 
 import taskmix
 from resuming import (  # noqa: F401 (the tests are collected here)
@@ -137,9 +138,10 @@ def test_measuring_gains_changes_nothing_in_the_logs(tmp_path: Path) -> None:
     assert all(step.gain is not None for step in steps)
 
 
-def test_a_trainer_of_trl_that_prepares_its_data_itself_is_refused() -> None:
-    class Preferences(MixtureMixin, DPOTrainer):
-        pass
-
-    with pytest.raises(UserError, match=r"^MixtureMixin: expected .*, found TRL's DPOTrainer, "):
-        Preferences(train_dataset={"chat": []}, policy=taskmix.Random(["chat"]))
+@pytest.mark.parametrize(
+    "name", ["DPOTrainer", "KTOTrainer", "RewardTrainer", "DistillationTrainer", "GRPOTrainer"]
+)
+def test_a_trainer_of_trl_that_prepares_its_data_itself_is_refused(name: str) -> None:
+    made: Any = type("Mine", (MixtureMixin, getattr(trl, name)), {})
+    with pytest.raises(UserError, match=rf"^MixtureMixin: expected .*, found TRL's {name}, "):
+        made(train_dataset={"chat": []}, policy=taskmix.Random(["chat"]))

@@ -16,7 +16,10 @@ def _nothing() -> None:
 
 
 def on_ranks(
-    work: Callable[[], None], meanwhile: Callable[[], None] = _nothing, ranks: int = 2
+    work: Callable[[], None],
+    meanwhile: Callable[[], None] = _nothing,
+    ranks: int = 2,
+    exitcode: int = 0,
 ) -> None:
     """Do something in several processes that train together; raise what any of them raised."""
     # Forked, so that nothing is imported again: that would take most of the time.
@@ -40,7 +43,7 @@ def on_ranks(
     if not errors.empty():
         pytest.fail(errors.get())
     assert not hung, "the ranks wait for each other"
-    assert [process.exitcode for process in processes] == [0] * ranks
+    assert [process.exitcode for process in processes] == [exitcode] * ranks
 
 
 def _rank(rank: int, ranks: int, port: int, work: Callable[[], None], errors: Any) -> None:

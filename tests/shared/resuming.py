@@ -122,7 +122,7 @@ def _forget_the_parent() -> None:
     GradientState._reset_state()
 
 
-def on_ranks(work: Callable[[], None]) -> None:
+def on_ranks(work: Callable[[], None], exitcode: int = 0) -> None:
     """Do it in two processes that train together, and raise what any of them raised."""
 
     def joined() -> None:
@@ -131,7 +131,7 @@ def on_ranks(work: Callable[[], None]) -> None:
         work()
         dist.destroy_process_group()
 
-    processes.on_ranks(joined)
+    processes.on_ranks(joined, exitcode=exitcode)
 
 
 def stop_after(case: Case) -> Any:

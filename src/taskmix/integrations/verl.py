@@ -1,7 +1,7 @@
 """A policy as a curriculum sampler of verl."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch.utils.data import Sampler
@@ -15,13 +15,20 @@ from taskmix.run_info import RunInfo
 
 __all__ = ["MixtureSampler"]
 
+if TYPE_CHECKING:
+    _Base = Sampler[int]
+else:
+    try:  # verl takes no other class, and updates no other
+        from verl.experimental.dataset.sampler import AbstractCurriculumSampler as _Base
+    except ImportError:
+        _Base = Sampler
 
-class MixtureSampler(Sampler[int]):
+
+class MixtureSampler(_Base):
     """Draws the environment of each prompt by a policy, for verl's `data.sampler`.
 
-    It has the interface of verl's `AbstractCurriculumSampler`: the arguments, the iteration over
-    row numbers, and `update`, which verl calls after each step. The environment of a row is its
-    `data_source`. In verl's configuration:
+    It is one of verl's curriculum samplers: it yields the numbers of rows, and verl calls `update`
+    after each step. The environment of a row is its `data_source`. In verl's configuration:
 
         data.sampler.class_path=pkg://taskmix.integrations.verl
         data.sampler.class_name=MixtureSampler
@@ -29,12 +36,14 @@ class MixtureSampler(Sampler[int]):
         data.dataloader_num_workers=0
 
     The state is part of the loader's, because verl's loader saves the state of a sampler that has
-    one. Groups that verl filters out before the update leave their draws open.
+    one. An epoch is as many full batches as the data set has. Groups that verl filters out before
+    the update leave their draws open.
 
     Args:
         data_source: verl's data set, with the rows in `dataframe`.
-        data_config: the section `data` of verl's configuration: `seed`, `sampler.policy` (a name,
-            or a mapping with a name and options), and `sampler.journal`, a file, if wanted.
+        data_config: the section `data` of verl's configuration: `seed`, the size of a batch,
+            `sampler.policy` (a name, or a mapping with a name and options), and `sampler.journal`,
+            a file, if wanted.
     """
 
     def __init__(self, data_source: Any, data_config: Mapping[str, Any]) -> None:
@@ -53,7 +62,9 @@ class MixtureSampler(Sampler[int]):
             journal=section.get("journal"),
         )
         self._orders = {name: ItemOrder(name, size, 1, seed) for name, size in sizes.items()}
-        self._length = len(environments)
+        batch = data_config.get("gen_batch_size") or data_config.get("train_batch_size") or 1
+        # verl's loader drops the rest, and would never report the draws in it.
+        self._length = len(environments) // batch * batch
         self._place = 0  # in the epoch
 
     def __len__(self) -> int:
