@@ -4,7 +4,7 @@ import importlib.util
 import json
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sized
+from collections.abc import Sized
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType

@@ -17,10 +17,11 @@ _EPSILON = 1e-4
 class EnvironmentMix(Decisions):
     """Picks the environment of each group of completions, and learns from its rewards.
 
-    It has the methods of prime-rl's environment mix, `pick`, and of its samplers, `observe`,
-    `state_dict` and `load_state_dict` and `metrics`. Groups may be reported late and in any order:
-    a report settles the oldest open draw of its environment. A draw whose group is never reported,
-    because it was cancelled, has to be given up with `drop`.
+    It has the method `pick` of the environment mix that is a draft in prime-rl (#2722), and the
+    methods of prime-rl's samplers (#3261): `observe`, with arguments of its own, `state_dict`,
+    `load_state_dict` and `metrics`. Groups may be reported late and in any order: a report settles
+    the oldest open draw of its environment. A draw whose group is never reported, because it was
+    cancelled, has to be given up with `drop`.
 
     Args:
         policy, options: see `taskmix.mixing.Decisions`.
