@@ -86,6 +86,8 @@ def test_a_plan_names_repeated_tasks_and_small_dev_sets(
     toy: Callable[..., RunConfig], toys: Mapping[str, Task]
 ) -> None:
     config = toy(policy="aimed", objective="c", budget={"steps": 2000, "batch": 8})
-    said = str(plan(config, tasks=toys, cost=False))
-    assert "aimed draws a task less often if its examples are repeated" in said
-    assert "Few dev rows" not in said  # 30 of each
+    sentences = str(plan(config, tasks=toys, cost=False))
+    assert "aimed draws a task less often if its examples are repeated" in sentences
+    assert "Few dev rows" not in sentences  # 30 of each
+    few = toy(evaluate={"examples": 29})
+    assert "Few dev rows: a has 29, b has 29" in str(plan(few, tasks=toys, cost=False))

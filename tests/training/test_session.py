@@ -191,10 +191,10 @@ def test_a_hub_that_cannot_be_asked_pins_nothing(tmp_path: Path) -> None:
 
 
 def test_deterministic_algorithms_are_used_inside_and_not_outside() -> None:
-    with deterministic(wanted=True):
+    with deterministic(enabled=True):
         assert torch.are_deterministic_algorithms_enabled()
     assert not torch.are_deterministic_algorithms_enabled()
-    with deterministic(wanted=False):
+    with deterministic(enabled=False):
         assert not torch.are_deterministic_algorithms_enabled()
 
 

@@ -80,7 +80,7 @@ def _tasks(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the tasks of a folder and the files of their splits, relative to it."""
     if not folder.is_dir():
         raise UserError(f"{folder}: expected a folder of tables, found none")
-    found: dict[str, dict[str, str]] = {}
+    tasks: dict[str, dict[str, str]] = {}
     for path in sorted([*folder.glob("*"), *folder.glob("*/*")]):
         stem, dot, suffix = path.name.removesuffix(".gz").rpartition(".")
         if not path.is_file() or dot + suffix.lower() not in SUFFIXES:
@@ -90,8 +90,8 @@ def _tasks(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
         rest = "-".join(word for word in words if word.lower() not in SPLITS)
         parent = "" if path.parent == folder else path.parent.name
         name = "/".join(part for part in (parent, rest) if part) or _name(folder)
-        found.setdefault(name, {}).setdefault(split, str(path.relative_to(folder)))
-    for name, files in found.items():
+        tasks.setdefault(name, {}).setdefault(split, str(path.relative_to(folder)))
+    for name, files in tasks.items():
         if "train" in files:
             yield (
                 name,

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from taskmix.models.encoders import Encoder, Representation
 from taskmix.tasks.batches import FROZEN_STATES
-from taskmix.tasks.encoding import SECOND
+from taskmix.tasks.encoding import SECOND_TEXT
 
 
 class BiLSTMEncoder(Encoder):
@@ -64,7 +64,7 @@ class BiLSTMEncoder(Encoder):
 
     def forward(self, inputs: Mapping[str, Tensor]) -> Representation:
         mask = inputs["attention_mask"]
-        texts = texts_of(mask, inputs.get(SECOND))
+        texts = texts_of(mask, inputs.get(SECOND_TEXT))
         states = inputs.get(FROZEN_STATES)
         vectors = self.mixed(self.states(inputs) if states is None else states)
         tokens = vectors.new_zeros(*mask.shape, self.width)
@@ -82,7 +82,7 @@ class BiLSTMEncoder(Encoder):
         """
         ids, mask = inputs["input_ids"], inputs["attention_mask"]
         states = torch.zeros(*mask.shape, self.state_width, dtype=torch.float16, device=mask.device)
-        first, second = texts_of(mask, inputs.get(SECOND))
+        first, second = texts_of(mask, inputs.get(SECOND_TEXT))
         states = first.scatter(self._all_layers(first.gather(ids), first.lengths), states)
         if not second.present:
             return states

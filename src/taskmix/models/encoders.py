@@ -26,7 +26,7 @@ from taskmix.errors import UserError
 from taskmix.models.exported import pool
 from taskmix.models.frozen import Frozen, freeze_layers
 from taskmix.models.spec import ModelSpec, Pooling
-from taskmix.tasks.encoding import SECOND, SEGMENTS
+from taskmix.tasks.encoding import SECOND_TEXT, SEGMENTS
 
 LOAD_ERRORS = (
     ValueError,
@@ -123,7 +123,7 @@ class PooledEncoder(Encoder):
     def _represent(
         self, tokens: Tensor, inputs: Mapping[str, Tensor], vocabulary: Tensor | None = None
     ) -> Representation:
-        pooled = pool(tokens, inputs["attention_mask"], inputs.get(SECOND), self.pooling)
+        pooled = pool(tokens, inputs["attention_mask"], inputs.get(SECOND_TEXT), self.pooling)
         return Representation(pooled, tokens, vocabulary)
 
 

@@ -34,7 +34,7 @@ _HUBER_DELTA = 1e-3
 #: The authors' initial values of (a, E, α), shape `(points, 3)`.
 _GRID = np.array(list(product(np.arange(-2.0, 6.0), np.arange(-2.0, 2.0, 0.5), np.arange(8) / 10)))
 #: L-BFGS starts from this many points of the grid, those with the smallest errors.
-_STARTS = 4
+_MAX_STARTS = 4
 
 
 class Law(NamedTuple):
@@ -59,7 +59,7 @@ def fit(examples: Array, losses: Array, least: float) -> Law | None:
     steps, logs = np.log(examples), np.log(np.maximum(losses, _MIN_LOSS))
     values = _fit_errors(_GRID, steps, logs, least)[0]
     best = None
-    for start in _GRID[np.argsort(values, kind="stable")[:_STARTS]]:
+    for start in _GRID[np.argsort(values, kind="stable")[:_MAX_STARTS]]:
         result = minimize(
             _fit_error,
             start,

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 #: The number of draws that `ToldDraws` remembers.
-_REMEMBERED = 1024
-_ALL_BITS = (1 << _REMEMBERED) - 1
+_MAX_REMEMBERED = 1024
+_ALL_BITS = (1 << _MAX_REMEMBERED) - 1
 
 
 def saved_probabilities(state: Mapping[str, Any]) -> Array:
@@ -42,10 +42,10 @@ class ToldDraws:
         if ahead > 0:
             self._newest = number
             # A longer shift would only compute bits that are dropped.
-            kept = self._bits << ahead if ahead < _REMEMBERED else 0
+            kept = self._bits << ahead if ahead < _MAX_REMEMBERED else 0
             self._bits = (kept | 1) & _ALL_BITS
             return True
-        bit = 1 << -ahead if -ahead < _REMEMBERED else 0
+        bit = 1 << -ahead if -ahead < _MAX_REMEMBERED else 0
         is_first = bit & ~self._bits != 0
         self._bits |= bit
         return is_first

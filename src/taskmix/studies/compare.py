@@ -98,7 +98,12 @@ def compare(
     names = check_names(contestants)
     runner, locks = Runner(model, tasks, cache, watch, keep_checkpoints), FileLocks(out / LOCKS)
     _check_deciders(shared, contestants, runner)
-    jobs = [job for seed in seeds for each in contestants for job in jobs_of(each, seed, out)]
+    jobs = [
+        job
+        for seed in seeds
+        for contestant in contestants
+        for job in jobs_of(contestant, seed, out)
+    ]
     known = [*names, *(job.label for job, _ in _earlier(out, ()))]
     if baseline is not None and baseline not in known:
         raise unknown("contestant", baseline, known, "baseline")

@@ -45,7 +45,7 @@ class Batch:
     parts: tuple[TaskItems, ...]
     inputs: dict[str, Any]  # inputs of the encoder by name, the rows of all tasks stacked
     tokens: int = 0  # without padding
-    whole: Mapping[str, int] | None = None  # items of each task; None if `parts` has them all
+    full_sizes: Mapping[str, int] | None = None  # items of each task; None if `parts` has them all
     pieces: tuple["Batch", ...] = ()  # smaller batches that pass the model one by one; or none
 
     def __iter__(self) -> Iterator[TaskItems]:
@@ -54,8 +54,8 @@ class Batch:
     @property
     def sizes(self) -> Mapping[str, int]:
         """The number of items of each task in the whole batch."""
-        if self.whole is not None:
-            return self.whole
+        if self.full_sizes is not None:
+            return self.full_sizes
         return {part.task: len(part.items) for part in self.parts}
 
     @property
@@ -142,7 +142,7 @@ class Cut:
         return parts
 
 
-WHOLE = Cut()
+NOT_CUT = Cut()
 """The part of a single process: all items."""
 
 
@@ -150,16 +150,16 @@ def make_part(items: Mapping[str, Items], chosen: Mapping[str, Indices], cut: Cu
     """Make one rank's part of a batch."""
     if cut.ranks == 1:
         return make_batch(items, chosen)
-    whole = {task: places for task, places in chosen.items() if len(places)}
-    last = next(reversed(whole))
-    part = cut.of(whole)
-    batch = make_batch(items, part or {last: whole[last][-1:]})
-    shares = {task: len(part.get(task, ())) / len(whole[task]) for task in whole}
-    tokens = sum(int(items[task].lengths()[places].sum()) for task, places in whole.items())
+    chosen = {task: places for task, places in chosen.items() if len(places)}
+    last = next(reversed(chosen))
+    part = cut.of(chosen)
+    batch = make_batch(items, part or {last: chosen[last][-1:]})
+    shares = {task: len(part.get(task, ())) / len(places) for task, places in chosen.items()}
+    tokens = sum(int(items[task].lengths()[places].sum()) for task, places in chosen.items())
     return replace(
         batch.with_shares(shares),
         tokens=tokens if MASK in batch.inputs else 0,
-        whole={task: len(places) for task, places in whole.items()},
+        full_sizes={task: len(places) for task, places in chosen.items()},
     )
 
 
@@ -299,7 +299,7 @@ class ItemStream(Stream):
         size: int,
         seed: int,
         tokens: int | None = None,
-        cut: Cut = WHOLE,
+        cut: Cut = NOT_CUT,
     ) -> None:
         super().__init__(f"task {task}")
         self._tokens = tokens
@@ -379,7 +379,7 @@ def _count(lengths: Indices, tokens: int) -> int:
     return max(1, min(len(lengths), round(int(lengths.sum()) / tokens)))
 
 
-def in_order(task: str, items: Items, size: int, cut: Cut = WHOLE) -> Iterator[Batch]:
+def in_order(task: str, items: Items, size: int, cut: Cut = NOT_CUT) -> Iterator[Batch]:
     """Yield each item once, longest first: for evaluation.
 
     Ranks take turns, each with whole batches. In the last turn, a rank without a batch gets the

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from taskmix.errors import UserError
 from taskmix.rng import seed_for
 from taskmix.tasks.batches import (
-    WHOLE,
+    NOT_CUT,
     Batch,
     Cut,
     Indices,
@@ -180,7 +180,7 @@ class ReadyBatches:
         data = getattr(self.loader, "dataset", None)
         return len(data if data is not None and hasattr(data, "__len__") else self.loader)
 
-    def in_order(self, task: str, cut: Cut = WHOLE) -> Iterator[Batch]:
+    def in_order(self, task: str, cut: Cut = NOT_CUT) -> Iterator[Batch]:
         start, batch = 0, None
         for number, columns in enumerate(self.loader):
             size = batch_size(columns)
@@ -203,7 +203,7 @@ class LoaderStream(Stream):
     that were taken.
     """
 
-    def __init__(self, task: str, batches: ReadyBatches, seed: int, cut: Cut = WHOLE) -> None:
+    def __init__(self, task: str, batches: ReadyBatches, seed: int, cut: Cut = NOT_CUT) -> None:
         super().__init__(f"task {task}")
         self._task = task
         self._loader = batches.loader
@@ -245,7 +245,7 @@ def part_of_ready(task: str, columns: Any, cut: Cut) -> Batch:
     items = np.arange(size)[rows]
     batch = ready_batch(task, items, {}, _rows(columns, rows))
     share = len(items) / size if cut.rank < size else 0.0
-    return replace(batch.with_shares({task: share}), whole={task: size})
+    return replace(batch.with_shares({task: share}), full_sizes={task: size})
 
 
 def _rows(columns: Any, rows: slice) -> Any:

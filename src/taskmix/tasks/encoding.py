@@ -21,7 +21,7 @@ from taskmix.tasks.tokenizer import Tokenizer
 FORMAT = 4
 CHUNK = 2048
 IDS, MASK, SEGMENTS = "input_ids", "attention_mask", "token_type_ids"
-SECOND = "second_text"
+SECOND_TEXT = "second_text"
 """The input that is 1 at the tokens of a sequence's second text."""
 ITEM = "item"
 """The column that holds the item index of each sequence."""
@@ -85,9 +85,9 @@ class Encoded:
             columns[name] = column[which]
         if "second" in columns:
             second = columns.pop("second").astype(np.int64)[:, None]
-            columns[SECOND] = ((positions >= second) & (second > 0)) * columns[MASK]
+            columns[SECOND_TEXT] = ((positions >= second) & (second > 0)) * columns[MASK]
             if self.segments:
-                columns[SEGMENTS] = columns[SECOND]
+                columns[SEGMENTS] = columns[SECOND_TEXT]
         return columns
 
     def take(self, items: NDArray[np.int64]) -> "Encoded":
@@ -171,7 +171,7 @@ def encode(
     encoded = cached(
         folder,
         lambda aside: _build(aside, kind, source, tokenizer, on_rows),
-        lambda whole: _load(whole, kind),
+        lambda entry: _load(entry, kind),
     )
     for rule, count in encoded.skipped.items():
         log.warning("%s: skipped %d records: %s", source.where, count, rule)

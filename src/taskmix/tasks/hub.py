@@ -12,7 +12,7 @@ from taskmix.tasks.kinds import Kind
 from taskmix.tasks.readers.base import FileRecord
 from taskmix.tasks.rows import Row
 from taskmix.tasks.shapes import ColumnMap, Shape, Skip
-from taskmix.tasks.sources import READING, settled, skipped, unskipped
+from taskmix.tasks.sources import READER_VERSION, settled, skipped, unskipped
 from taskmix.tasks.task import Task, assemble, metrics_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class HubSource:
         import pyarrow as pa
 
         dataset, shape = self.opened
-        digest = blake2b(repr((READING, shape)).encode(), digest_size=16)
+        digest = blake2b(repr((READER_VERSION, shape)).encode(), digest_size=16)
         for table in dataset.with_format("arrow").iter(BATCH):
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, table.schema) as stream:

@@ -15,7 +15,7 @@ from taskmix.tasks.rows import Row, Source
 from taskmix.tasks.shapes import Shape, Skip, Texts
 
 BLOCK = 2**20
-READING = "2"
+READER_VERSION = "2"
 """Version of readers and shapes: incremented when they make other rows of the same bytes."""
 
 
@@ -104,7 +104,7 @@ def skipped(items: Iterator[Row | Skip]) -> Mapping[str, int]:
 
 def fingerprint(reading: object, *paths: Path) -> str:
     """Return a hash of files and of the way in which they are read."""
-    digest = blake2b(repr((READING, reading)).encode(), digest_size=16)
+    digest = blake2b(repr((READER_VERSION, reading)).encode(), digest_size=16)
     for path in paths:
         with raw(path) as file:
             while block := file.read(BLOCK):

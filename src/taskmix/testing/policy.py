@@ -155,9 +155,9 @@ class PolicyConformance(ABC):
         policy, rng = self.make(names(4)), stream(14, "numbers")
         numbers = []
         for _ in range(10):
-            asked = policy.ask(rng)
-            replayed = policy.replay(asked.index)
-            numbers += [asked.number, replayed.number]
+            draw = policy.ask(rng)
+            replayed = policy.replay(draw.index)
+            numbers += [draw.number, replayed.number]
             policy = self._restored(policy.tasks, through_json(policy.state_dict()))
         assert numbers == list(range(1, 21))
 

@@ -41,10 +41,10 @@ class SelectorConformance(ABC):
         for tasks, batch in ((1, 1), (1, 8), (3, 8), (20, 4)):
             selector = self.make(names(tasks), batch)
             for _ in range(5):
-                wanted = selector.candidates()
-                assert list(wanted) == list(selector.tasks)
-                assert all(isinstance(count, int) and count >= 0 for count in wanted.values())
-                assert sum(wanted.values()) >= batch
+                counts = selector.candidates()
+                assert list(counts) == list(selector.tasks)
+                assert all(isinstance(count, int) and count >= 0 for count in counts.values())
+                assert sum(counts.values()) >= batch
                 selector.choose(_scores(selector, stream(1, "enough")))
 
     def test_choices_are_places_among_the_candidates(self) -> None:
@@ -136,8 +136,8 @@ class SelectorConformance(ABC):
 
 def _scores(selector: Selector, rng: np.random.Generator, extra: int = 0) -> Scores:
     """Return scores of the candidates; a batch may bring some more than were asked for."""
-    wanted = selector.candidates()
-    return {task: rng.random(count + extra if count else 0) for task, count in wanted.items()}
+    counts = selector.candidates()
+    return {task: rng.random(count + extra if count else 0) for task, count in counts.items()}
 
 
 def _course(selector: Selector, choices: int) -> list[list[dict[str, list[int]]]]:

@@ -26,7 +26,9 @@ from taskmix.training.session import Session, check_config, config_hash
 from taskmix.training.watching import Watchers
 
 CHANGE = "change.json"  # exists between the commit of a change and its completion
-NEXT = "next"  # the folder, below the checkpoints, of the changed checkpoint until then
+CHANGED_CHECKPOINTS = (
+    "next"  # the folder, below the checkpoints, of the changed checkpoint until then
+)
 
 
 def change_tasks(
@@ -125,7 +127,7 @@ def _without_next_draw(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _commit(folder: Path, snapshot: Snapshot, **change: Any) -> None:
-    waiting = folder / CHECKPOINTS / NEXT
+    waiting = folder / CHECKPOINTS / CHANGED_CHECKPOINTS
     shutil.rmtree(waiting, ignore_errors=True)
     checkpoints.save(waiting, snapshot)
     # From here on, whoever opens the run next completes the change.
@@ -139,11 +141,11 @@ def complete_change(folder: Path) -> None:
         return
     change = _read_change(folder)
     place = folder / CHECKPOINTS / f"step-{change.step}"
-    waiting = folder / CHECKPOINTS / NEXT / place.name
+    waiting = folder / CHECKPOINTS / CHANGED_CHECKPOINTS / place.name
     if waiting.exists():
         shutil.rmtree(place, ignore_errors=True)
         waiting.rename(place)
-    shutil.rmtree(folder / CHECKPOINTS / NEXT, ignore_errors=True)
+    shutil.rmtree(folder / CHECKPOINTS / CHANGED_CHECKPOINTS, ignore_errors=True)
     write_whole(folder / RUN, change.run)
     if change.line is not None:
         _replace_end(folder / JOURNAL, change.journal, change.line.encode())

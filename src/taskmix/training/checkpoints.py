@@ -17,7 +17,7 @@ from taskmix.files import checksum, hash_of, parse_json, whole_folder
 MODEL = "model.safetensors"
 OPTIMIZER = "optimizer.safetensors"
 STATE = "state.json"
-NEEDED: dict[str, type[Any]] = {
+STATE_TYPES: dict[str, type[Any]] = {
     "checksum": str,
     "step": int,
     "files": dict,
@@ -70,7 +70,7 @@ def load(path: Path) -> Snapshot:
     """Read a checkpoint; raise if any byte of it has changed."""
     try:
         state = parse_json((path / STATE).read_bytes(), any_number=True)
-        for key, kind in NEEDED.items():
+        for key, kind in STATE_TYPES.items():
             value: Any = state.get(key) if isinstance(state, dict) else None
             if not isinstance(value, kind) or (kind is int and value < 0):
                 raise ValueError(f"no {key} in {STATE}")

@@ -20,7 +20,7 @@ from taskmix.training.prepare import run_info_of
 from taskmix.training.watching import Watchers
 
 MIN_STEPS, MAX_STEPS = 3, 20  # that are timed, behind one that warms up
-ENOUGH_SECONDS = 2.0
+MAX_SECONDS = 2.0
 TIMED_DEV_ROWS = 64  # of each task
 
 
@@ -88,7 +88,7 @@ def _time_steps(driver: Driver) -> tuple[int, float]:
     """Return how many steps were timed, and the mean time of a step."""
     driver.advance()  # the first one is slower than the others
     began, steps = time.perf_counter(), 0
-    while steps < MIN_STEPS or (steps < MAX_STEPS and time.perf_counter() - began < ENOUGH_SECONDS):
+    while steps < MIN_STEPS or (steps < MAX_STEPS and time.perf_counter() - began < MAX_SECONDS):
         driver.advance()
         steps += 1
     return steps, (time.perf_counter() - began) / steps

@@ -11,7 +11,7 @@ from taskmix.errors import UserError
 if TYPE_CHECKING:
     from torch.distributed import Store  # type: ignore[attr-defined]
 
-NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 POLL_SECONDS = 0.02
 
 
@@ -33,7 +33,7 @@ def launched() -> Launch:
         _number("TORCHELASTIC_RESTART_COUNT", 0),
         "TORCHELASTIC_RUN_ID" in os.environ,
     )
-    return launch if all(name in os.environ for name in NEEDED) else Launch()
+    return launch if all(name in os.environ for name in LAUNCHER_VARIABLES) else Launch()
 
 
 def _number(name: str, default: int) -> int:

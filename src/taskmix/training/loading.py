@@ -13,7 +13,7 @@ from taskmix.config.schema import Budget
 from taskmix.errors import UserError
 from taskmix.tasks.batches import (
     FROZEN_STATES,
-    WHOLE,
+    NOT_CUT,
     Batch,
     Cut,
     Indices,
@@ -41,7 +41,7 @@ class Loader:
         budget: Budget,
         seed: int,
         device: torch.device,
-        cut: Cut = WHOLE,
+        cut: Cut = NOT_CUT,
         even: bool = False,
     ) -> None:
         self.streams: dict[str, Stream] = {}
@@ -184,7 +184,7 @@ def _padded(rows: Sequence[NDArray[np.float32]], tokens: int) -> NDArray[np.floa
 
 
 def dev_batches(
-    task: str, items: Items | ReadyBatches, size: int, device: torch.device, cut: Cut = WHOLE
+    task: str, items: Items | ReadyBatches, size: int, device: torch.device, cut: Cut = NOT_CUT
 ) -> Iterator[Batch]:
     """Yield each item once, on the device; a background thread makes the next batch."""
     batches = (

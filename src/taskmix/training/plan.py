@@ -119,9 +119,10 @@ def plan(
     )
     decider = getattr(run.decider, "policy", run.decider)  # which `stratified` draws from
     learns = isinstance(decider, Policy) and type(decider).tell is not Policy.tell
-    wanted = is_cheap(config) if cost is None else cost
-    found = estimate_cost(run, watching) if wanted and can_estimate(run) else None
-    return RunPlan(planned, config, learns, found)
+    if cost is None:
+        cost = is_cheap(config)
+    run_cost = estimate_cost(run, watching) if cost and can_estimate(run) else None
+    return RunPlan(planned, config, learns, run_cost)
 
 
 def _epoch_size(entry: Prepared, config: RunConfig) -> float:

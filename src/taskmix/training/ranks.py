@@ -335,11 +335,11 @@ def _leave() -> None:
 
 
 @contextmanager
-def _quiet(wanted: bool) -> Iterator[None]:
+def _quiet(enabled: bool) -> Iterator[None]:
     """Leave warnings, which all ranks would give, to the first rank."""
     log = logging.getLogger("taskmix")
     before = log.level
-    if wanted:
+    if enabled:
         log.setLevel(logging.ERROR)
     try:
         yield

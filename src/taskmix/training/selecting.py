@@ -159,13 +159,13 @@ def _gathered(
     with_states: bool,
 ) -> Chosen:
     """Return the candidates at the chosen places, with the outputs of the frozen layers."""
-    wanted = {task: places for task, places in chosen.items() if len(places)}
+    chosen = {task: places for task, places in chosen.items() if len(places)}
     items = {
         task: np.concatenate([part.items for part in pool[task]])[places]
-        for task, places in wanted.items()
+        for task, places in chosen.items()
     }
     states: list[NDArray[np.float32]] | None = [] if with_states else None
-    for task, places in wanted.items():
+    for task, places in chosen.items():
         if states is None or any(part.states is None for part in pool[task]):
             return Chosen(items, None, candidates)
         rows = [row for part in pool[task] if part.states is not None for row in part.states]

@@ -375,9 +375,9 @@ def config_hash(config: RunConfig) -> str:
 
 
 @contextmanager
-def deterministic(wanted: bool) -> Iterator[None]:
+def deterministic(enabled: bool) -> Iterator[None]:
     before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(before or wanted)
+    torch.use_deterministic_algorithms(before or enabled)
     try:
         yield
     finally:

@@ -128,10 +128,10 @@ class Tracking(Watcher):
         elif name == "trackio":
             options = {"run_name": "taskmix", "name": f"{run}-{self._state['id']}"}
             options["resume"] = "allow"
-        given = {key: value for key, value in spec.items() if key != "name"}
+        chosen = {key: value for key, value in spec.items() if key != "name"}
         try:
             PartialState()  # the loggers of accelerate need it
-            tracker = LOGGER_TYPE_TO_CLASS[name](**options | given)
+            tracker = LOGGER_TYPE_TO_CLASS[name](**options | chosen)
             tracker.main_process_only = False  # only the first rank has trackers
             tracker.start()
         except Exception as error:  # of another library, with a user's options

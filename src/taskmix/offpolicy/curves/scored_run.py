@@ -19,7 +19,7 @@ from taskmix.schedule import rate_factor
 Measure = Literal["score", "loss"]
 #: The value of a repeated example falls as exp(-R / R*) with its repetitions R, R* = 15
 #: (Muennighoff et al. 2023).
-REPEATS = 15.0
+EPOCHS_OF_DECAY = 15.0
 #: A step counts as one of these powers of its learning rate, relative to the highest one. With 0
 #: a score that levels off as the rate falls looks learned; with 1 the last steps teach nothing.
 RATE_POWERS = np.array([0.0, 0.5, 1.0])
@@ -70,7 +70,7 @@ class RateSchedule:
 
 def novelty(epochs: Array) -> Array:
     """Return the value of an example after so many epochs, relative to a new one."""
-    value: Array = np.exp(-np.maximum(epochs - 1.0, 0.0) / REPEATS)
+    value: Array = np.exp(-np.maximum(epochs - 1.0, 0.0) / EPOCHS_OF_DECAY)
     return value
 
 

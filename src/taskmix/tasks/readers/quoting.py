@@ -18,7 +18,7 @@ from taskmix.errors import UserError
 from taskmix.tasks.readers.lines import LONGEST_LINE, blocks, lines
 
 MARK = '"'
-REMEDY = "CSV and JSON lines can tell, so write it as one of these"
+ADVICE = "CSV and JSON lines can tell, so write it as one of these"
 _FIELD = re.compile(r'("(?:[^"]++|"")*+"|[^"\t\n]*+)(\t|\Z)')
 
 
@@ -44,7 +44,7 @@ def is_quoted(path: Path) -> bool:
     if not shown:
         raise UserError(
             f"{path}, row {first}: a column stands in quotation marks, and the file does not show "
-            f"whether these are text or quoting; {REMEDY}."
+            f"whether these are text or quoting; {ADVICE}."
         )
     return True
 
@@ -56,7 +56,7 @@ def _refuse_mixture(path: Path, text: int, width: int) -> None:
         if fields and len(fields) == width and _shows_quoting(line, fields):
             raise UserError(
                 f"{path}, row {at}: a column is quoted as in CSV, but the quotation marks of row "
-                f"{text} are text; {REMEDY}."
+                f"{text} are text; {ADVICE}."
             )
 
 
