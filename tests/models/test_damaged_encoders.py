@@ -1,8 +1,6 @@
 """Folders of pretrained encoders that are not whole: one sentence, never weights out of nowhere."""
 
 import json
-import runpy
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,22 +15,9 @@ from taskmix.models.build import build_text_encoder
 from taskmix.models.encoders import quiet
 from taskmix.models.spec import ModelSpec
 from taskmix.models.tokenizers import pretrained_tokenizer
+from tiny_encoders import FAMILIES, family
 
-EXPORT = runpy.run_path(str(Path(__file__).with_name("test_export.py")))
 WEIGHTS = "model.safetensors"
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny BERT with two layers."""
-    folder = tmp_path_factory.mktemp("whole") / "bert"
-    EXPORT["family"]("bert", folder)
-    return folder
-
-
-@pytest.fixture
-def folder(whole: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(whole, tmp_path / "bert"))
 
 
 def cut(folder: Path) -> None:
@@ -107,15 +92,15 @@ def test_a_folder_without_a_tokenizer_has_no_empty_one(folder: Path) -> None:
 
 
 def test_an_encoder_that_hardly_minds_the_order_of_words_is_no_decoder(tmp_path: Path) -> None:
-    spec = EXPORT["family"]("modernbert", tmp_path)
+    spec = family("modernbert", tmp_path)
     first = spec.model_copy(update={"pooling": "first"})
     assert build_text_encoder(first, str(tmp_path), 400).pooled_width == 32
 
 
-@pytest.mark.parametrize("name", EXPORT["FAMILIES"])
+@pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # DeBERTa's
 def test_a_family_has_fewer_layers_or_says_that_it_cannot(name: str, tmp_path: Path) -> None:
-    spec = EXPORT["family"](name, tmp_path).model_copy(update={"layers": 1, "freeze": 1})
+    spec = family(name, tmp_path).model_copy(update={"layers": 1, "freeze": 1})
     if name == "funnel":
         with pytest.raises(UserError, match=r"model.layers: a funnel cannot do with fewer layers"):
             build_text_encoder(spec, str(tmp_path), 400)

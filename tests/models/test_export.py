@@ -15,10 +15,8 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from tokenizers import Tokenizer as Backend
-from tokenizers import models, pre_tokenizers, trainers
 from torch import Tensor
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoTokenizer
 
 from taskmix.errors import TaskmixError, UserError
 from taskmix.models import exported, saving
@@ -33,6 +31,7 @@ from taskmix.tasks.encoding import encode
 from taskmix.tasks.kinds import Choose, Classify, Kind, MultiLabel, Regress, Span, Tag
 from taskmix.tasks.rows import ChoiceRow, Mark, QuestionRow, Row, TextRow, WordsRow
 from taskmix.tasks.tokenizer import Tokenizer
+from tiny_encoders import FAMILIES, LENGTH, LONG, PAIRS, SIZES, TEXTS, family, word_pieces
 
 KINDS: dict[str, Kind] = {
     "classify": Classify(("no", "yes", "maybe")),
@@ -43,9 +42,6 @@ KINDS: dict[str, Kind] = {
     "span": Span(stride=4),
     "wic": Classify(("no", "yes"), marks=2),
 }
-LONG = "A small brown dog ran far, far away from home. " * 4
-TEXTS = ["The cat sat on a mat.", "Who?", LONG]
-PAIRS = ["A cat ran home.", LONG, "Who sat far away?"]
 PIECES = [  # the number of the text, and characters there; one piece is cut off with its text
     [(0, 4, 7), (1, 2, 5)],
     [(0, 0, 3), (1, 2, 7)],
@@ -53,7 +49,6 @@ PIECES = [  # the number of the text, and characters there; one piece is cut off
 ]
 CHOICES = ["ran home.", "a mat?"]
 QUESTIONS = ["Who?", "What ran?", "Who sat?"]  # short: taskmix cuts a long one, transformers cannot
-LENGTH = 32
 SMALL = ModelSpec(
     encoder="small", width=48, attention_heads=4, vocabulary=120, max_length=LENGTH, head_width=24
 )
@@ -250,101 +245,6 @@ def test_the_file_in_the_folder_names_no_taskmix_module(tmp_path: Path) -> None:
     source = (tmp_path / "out" / "exported.py").read_text()
     assert "import taskmix" not in source
     assert "from taskmix" not in source
-
-
-def byte_level(name: str) -> Any:
-    """A tokenizer of the kind that RoBERTa, GPT-2 and Qwen2 have."""
-    backend = Backend(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "<|endoftext|>"]
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=320, special_tokens=special, initial_alphabet=alphabet, show_progress=False
-    )
-    backend.train_from_iterator(TEXTS + PAIRS, trainer)
-    model = json.loads(backend.to_str())["model"]
-    merges = [tuple(pair) for pair in model["merges"]]
-    return getattr(transformers, name)(vocab=model["vocab"], merges=merges)
-
-
-LETTERS = "abcdefghijklmnopqrstuvwxyz.,?"
-
-
-def unigram(name: str) -> Any:
-    """A tokenizer of the kind that ALBERT and DeBERTa have."""
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<pad>", "<unk>"]
-    pieces = [(token, 0.0) for token in special] + [("▁", -2.0), ("▁far", -1.0)]
-    letters = [(letter, -3.0) for letter in LETTERS + LETTERS.upper()[:26]]
-    return getattr(transformers, name)(vocab=pieces + letters)
-
-
-def word_pieces(name: str) -> Any:
-    """A tokenizer of the kind that BERT has."""
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    tokens = [*special, *LETTERS, *(f"##{letter}" for letter in LETTERS)]
-    vocab = {token: number for number, token in enumerate(tokens)}
-    return getattr(transformers, name)(vocab=vocab)
-
-
-def generic() -> PreTrainedTokenizerFast:
-    """BERT's, saved as a generic fast tokenizer, which says nothing of token types."""
-    own = word_pieces("BertTokenizer")
-    return PreTrainedTokenizerFast(tokenizer_object=own.backend_tokenizer, **own.special_tokens_map)
-
-
-SIZES = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-    "max_position_embeddings": 64,
-}
-DISTILBERT = {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64}
-GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 64}
-ATTENTION = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_buckets": 8}
-MODERN = {"pad_token_id": 1, "local_attention": 8, "global_attn_every_n_layers": 2}
-FUNNEL = {"d_model": 32, "block_sizes": [1, 1], "n_head": 2, "d_head": 16, "d_inner": 64}
-FAMILIES: dict[str, tuple[str, dict[str, Any], Any]] = {
-    "bert": ("Bert", SIZES, lambda: word_pieces("BertTokenizer")),
-    "bert, generic tokenizer": ("Bert", SIZES, generic),
-    "distilbert": ("DistilBert", DISTILBERT, lambda: word_pieces("DistilBertTokenizer")),
-    "electra": ("Electra", {**SIZES, "embedding_size": 16}, lambda: word_pieces("BertTokenizer")),
-    "mpnet": ("MPNet", {**SIZES, "pad_token_id": 0}, lambda: word_pieces("BertTokenizer")),
-    "roberta": ("Roberta", SIZES, lambda: byte_level("RobertaTokenizer")),
-    "xlm-roberta": ("XLMRoberta", SIZES, lambda: unigram("XLMRobertaTokenizer")),
-    "albert": ("Albert", {**SIZES, "embedding_size": 16}, lambda: unigram("AlbertTokenizer")),
-    "deberta-v2": (
-        "DebertaV2",
-        {**SIZES, **ATTENTION},
-        lambda: unigram("DebertaV2Tokenizer"),
-    ),
-    "modernbert": ("ModernBert", {**SIZES, **MODERN}, lambda: byte_level("RobertaTokenizer")),
-    "eurobert": ("EuroBert", {**SIZES, "pad_token_id": 1}, lambda: byte_level("RobertaTokenizer")),
-    "funnel": ("Funnel", FUNNEL, lambda: word_pieces("FunnelTokenizer")),
-    "gpt2": ("GPT2", GPT2, lambda: byte_level("GPT2Tokenizer")),
-    "qwen2": (
-        "Qwen2",
-        {**SIZES, "num_key_value_heads": 1},
-        lambda: byte_level("Qwen2Tokenizer"),
-    ),
-    "llama": (
-        "Llama",
-        {**SIZES, "num_key_value_heads": 1},
-        lambda: byte_level("GPT2Tokenizer"),
-    ),
-}
-
-
-def family(name: str, folder: Path) -> ModelSpec:
-    """A folder with a tiny encoder of a family, its weights random, and its tokenizer."""
-    prefix, sizes, tokenizer = FAMILIES[name]
-    with quiet():
-        loaded = tokenizer()
-        config = getattr(transformers, f"{prefix}Config")(**{**sizes, "vocab_size": len(loaded)})
-        torch.manual_seed(1)
-        getattr(transformers, f"{prefix}Model")(config).save_pretrained(folder)
-        loaded.save_pretrained(folder)
-    return ModelSpec(encoder=str(folder), max_length=LENGTH)
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # DeBERTa's

@@ -3,8 +3,6 @@
 import io
 import json
 import pickle
-import runpy
-import shutil
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,21 +22,7 @@ from taskmix.models.saving import load
 from taskmix.models.spec import ModelSpec
 from taskmix.models.tokenizers import pretrained_tokenizer
 
-EXPORT = runpy.run_path(str(Path(__file__).with_name("test_export.py")))
 CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny BERT with its tokenizer."""
-    folder = tmp_path_factory.mktemp("whole") / "bert"
-    EXPORT["family"]("bert", folder)
-    return folder
-
-
-@pytest.fixture
-def folder(whole: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(whole, tmp_path / "bert"))
 
 
 def change(folder: Path, name: str, **values: Any) -> None:
