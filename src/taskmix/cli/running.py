@@ -140,7 +140,7 @@ def plan(
     mixture = forecast(planned.config, tasks, earlier) if earlier else None
     if as_json:
         predicted = {"forecast": asdict(mixture)} if mixture else {}
-        print(json.dumps(planned.values() | predicted, indent=2))
+        print(json.dumps(planned.to_json() | predicted, indent=2))
     else:
         print_tables([*planned.tables(), *(mixture.tables() if mixture else [])])
 

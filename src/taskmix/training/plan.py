@@ -49,7 +49,7 @@ class RunPlan(Tabled):
     learns: bool
     cost: RunCost | None = None
 
-    def values(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the plan as values that JSON can represent: `taskmix plan --json`."""
         config = self.config
         return {
