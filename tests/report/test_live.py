@@ -56,7 +56,9 @@ def begin(
     **more: Any,
 ) -> Journal:
     folder.mkdir(parents=True)
-    opening = Opening("run", list(tasks), {}, 1, dict(decider), {"steps": total}, family, **more)
+    opening = Opening(
+        "run", list(tasks), {}, 1, dict(decider), {"steps": total, "rounds": 10}, family, **more
+    )
     return Journal.create(folder / "journal.jsonl", opening)
 
 

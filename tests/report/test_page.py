@@ -75,7 +75,7 @@ def test_a_run_report_starts_with_the_final_table(make_run, short):
         ["mean", "50.0"],
     ]
     assert page.source.index("<table>") < page.source.index("<figure>")
-    for fact in ("50.0", "fixed draws iid", "4 steps, batches of 10", "1,234, 987", "4.0 s"):
+    for fact in ("50.0", "fixed draws iid", "4 steps, batches of 10", "1,234 / 987", "4.0 s"):
         assert fact in page.texts
     assert "not finished" not in page.text
     assert "seed: 1" in page.source[page.source.index("<details>") :]

@@ -113,7 +113,7 @@ def _facts(run: RunData) -> dict[str, str]:
     if (count := history.opening.count) != "steps":
         facts["budget"] = f"the {count} of {budget_words(history.opening.budget, 'steps')}"
     if result and result.forward:
-        facts["examples forward, backward"] = f"{result.forward:,}, {result.backward:,}"
+        facts["examples forward / backward"] = f"{result.forward:,} / {result.backward:,}"
     if history.units and isinstance(last := history.units[-1], SelectionStep):
         facts["data used"] = f"{last.used:.1%}"
     if history.seconds:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from taskmix.families import FAMILIES
 from taskmix.journal import Diagnostics, Evaluation, Extended, Opening, Shares, Tail
 from taskmix.records import Record, UnitRecord
 from taskmix.report.why import MAX_EVENTS, changes
@@ -163,12 +164,13 @@ def glimpse(folder: Path) -> dict[str, Any]:
 def _summary(folder: Path, opening: Opening | None, records: Sequence[Record]) -> dict[str, Any]:
     decider = {} if opening is None else opening.decider
     budget = {} if opening is None else opening.budget
+    family = None if opening is None else FAMILIES.get(opening.family)
     evaluations = [record for record in records if isinstance(record, Evaluation)]
     steps = [record.step for record in records if isinstance(record, UnitRecord)]
     return {
         "decider": str(decider.get("as") or decider.get("name", "")),
         "step": max(steps, default=0),
-        "total": budget.get("rounds") or budget.get("steps"),
+        "total": budget.get(family.unit) if family else None,
         "score": evaluations[-1].score if evaluations else None,
         "value": evaluations[-1].objective if evaluations else None,
         "objective": None if opening is None else opening.objective,

@@ -42,6 +42,7 @@ function status(run) {
   if (run.finished) return "finished";
   const quiet = Date.now() / 1000 - run.modified;
   if (quiet < RUNNING) return "running";
+  if (run.total && run.step >= run.total) return "finished"; // by another library, which writes no scores
   const minutes = Math.round(quiet / 60);
   return `quiet for ${minutes < 120 ? `${minutes} min` : `${Math.round(minutes / 60)} h`}`;
 }
@@ -61,16 +62,17 @@ function showList() {
       box.checked = chosen.has(run.id);
       box.dataset.run = run.id;
       box.addEventListener("change", () => choose(run.id, box.checked));
-      const total = run.total || run.step;
+      const progress = run.total ? `${count(run.step)} of ${count(run.total)}` : count(run.step);
+      const detail = run.error ? [run.error] : [run.decider, progress, status(run)];
       label.append(
         box,
         element("span", run.id, "name"),
         element("span", run.objective ? level(run, run.value) : percent(run.score), "score"),
-        element("span", [run.decider, `${count(run.step)} of ${count(total)}`, status(run)].join(" · "), "detail"),
+        element("span", detail.join(" · "), "detail"),
       );
-      if (total && !run.finished) {
+      if (run.total && status(run) !== "finished") {
         const bar = element("progress");
-        bar.max = total;
+        bar.max = run.total;
         bar.value = run.step;
         label.append(bar);
       }
@@ -217,7 +219,8 @@ function refresh() {
   const table = element("table");
   const head = element("tr");
   const aimed = runs.some(([, run]) => run.objective);
-  head.append(...["run", "decider", "step", ...(aimed ? ["objective"] : []), "mean", ...tasks].map((name) => element("th", name)));
+  head.append(...["run", "decider", "step", ...(aimed ? ["objective"] : []), "mean"].map((name) => element("th", name)));
+  head.append(...tasks.map((name) => element("th", name, name.length > 16 ? "long" : "")));
   table.append(head);
   for (const [id, run] of runs) {
     const last = run.evaluations.at(-1);
