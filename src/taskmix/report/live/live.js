@@ -159,7 +159,7 @@ function byTask(run, values, options = {}) {
 
 const areas = (run, values, x) => ({
   traces: byTask(run, values, { x, stackgroup: "one" }).map((trace, k) => ({
-    ...trace, line: { width: 0, color: look(k).color }, fillcolor: look(k).color, fillpattern: { shape: PATTERNS[variant(k)] },
+    ...trace, line: { width: 0, color: look(k).color }, fillcolor: look(k).color, fillpattern: { shape: PATTERNS[variant(k)], fillmode: "replace", fgcolor: "white", bgcolor: look(k).color, solidity: 0.2 },
   })),
   layout: { yaxis: { tickformat: ".0%", range: [0, 1] } },
 });
