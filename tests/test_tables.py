@@ -50,6 +50,20 @@ def test_the_terminal_and_the_page_show_the_same_texts(monkeypatch: pytest.Monke
     assert page.count("<tr class=total>") == 1
 
 
+def test_a_narrow_terminal_gets_whole_words_and_numbers_and_the_columns_in_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cell = "70.2 (61.5 to 80.2)"
+    names = [f"policy{k}" for k in range(8)]
+    wide = Table([Column("task"), *map(Column, names)], [["digits/left", *[cell] * 8]], "Scores")
+    for width in (40, 80, 100):
+        shown = printed(monkeypatch, wide, width=width, force_terminal=True, color_system=None)
+        assert shown.count(cell) == 8
+        assert all(name in shown for name in names)
+        assert max(map(len, shown.splitlines())) <= width
+        assert shown.count("digits/left") == shown.count("Scores") > 1
+
+
 def test_a_pipe_gets_a_wide_table_whole_and_a_narrow_terminal_loses_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -72,6 +72,15 @@ class Table:
         note = f"The first {count} of {len(self.rows)} rows; the report has all of them."
         return replace(self, rows=self.rows[:count], totals=0, notes=(*self.notes, note))
 
+    def with_columns(self, chosen: Sequence[int]) -> "Table":
+        """Return the table with these columns only."""
+        return replace(
+            self,
+            columns=[self.columns[j] for j in chosen],
+            rows=[[row[j] for j in chosen] for row in self.rows],
+            best=frozenset((i, chosen.index(j)) for i, j in self.best if j in chosen),
+        )
+
     def markdown(self) -> str:
         r"""Return the table as Markdown, with its title and notes.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from taskmix.cli.base import DataOption, QuietOption, RunFile, RunFolder, Sets, command
-from taskmix.cli.terminal import out, print_report, print_tables, showing
+from taskmix.cli.terminal import out, print_report, print_sentence, print_tables, showing
 from taskmix.tables import duration
 from taskmix.training.launch import launched
 
@@ -166,6 +166,6 @@ def print_result(result: "Finished", folder: Path, quiet: bool) -> None:
     run = read_run(folder)
     title = f"{run.policy}, {duration(run.history.seconds)}"
     print_tables([replace(run_table(run), title=title)])
-    out.print(run_verdict(run), soft_wrap=True)
+    print_sentence(run_verdict(run))
     out.print(f"Run folder: {folder}", soft_wrap=True)
     print_report(lambda: write_run_report(folder))

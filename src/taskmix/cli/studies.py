@@ -25,7 +25,7 @@ from taskmix.cli.base import (
     values_of,
 )
 from taskmix.cli.running import print_result
-from taskmix.cli.terminal import busy, err, out, print_report, print_tables, showing
+from taskmix.cli.terminal import busy, err, out, print_report, print_sentence, print_tables, showing
 from taskmix.errors import UserError
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _print_comparison(comparison: "Comparison", folder: Path) -> None:
     from taskmix.report.page import write_report
 
     print_tables(comparison.tables())
-    out.print(comparison.verdict().sentence, soft_wrap=True)
+    print_sentence(comparison.verdict().sentence)
     # Single-task trainings have no common journal to draw.
     baseline = comparison.baseline if comparison.baseline in comparison.folders else None
     print_report(lambda: write_report(folder, baseline))

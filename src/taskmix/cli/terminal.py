@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from taskmix.config import Objective, RunConfig
-    from taskmix.tables import Table
+    from taskmix.tables import Column, Table
     from taskmix.training.folder import Scores
 
 MAX_WIDTH = 10_000
+BORDER = 3  # of a column, with the spaces beside its cells
+MIN_TEXT = 12  # of a column with texts, which are folded
 MAX_SILENCE = 10.0
 """Seconds without a line after which a log describes the current work."""
 # Names are printed as they are.
@@ -34,19 +36,53 @@ err = Console(highlight=False, markup=False, emoji=False, stderr=True)
 
 
 def print_tables(tables: Sequence["Table"]) -> None:
-    """Print tables, each with its notes below it."""
+    """Print tables, each with its notes below it; a narrow terminal gets them tight or in parts."""
     for table in tables:
-        rendered = _rich_table(table)
-        if not out.is_terminal:  # a pipe has no edge to fit a table to
+        if out.is_terminal:
+            widths = _least_widths(table)
+            tight = 1 + sum(width + BORDER for width in widths) > out.width
+            for part in _parts(widths, out.width) if tight else [range(len(widths))]:
+                out.print(_rich_table(table.with_columns(part), tight=tight), crop=False)
+        else:  # a pipe has no edge to fit a table to
+            rendered = _rich_table(table)
             unlimited = out.options.update(max_width=MAX_WIDTH)
             rendered.width = out.measure(rendered, options=unlimited).maximum
-        out.print(rendered, crop=False)
+            out.print(rendered, crop=False)
         for note in table.notes:
-            out.print(note, soft_wrap=True)
+            print_sentence(note)
 
 
-def _rich_table(table: "Table") -> RichTable:
+def print_sentence(text: str) -> None:
+    """Print a text that a terminal breaks between words; elsewhere it is one line."""
+    out.print(text, soft_wrap=not out.is_terminal)
+
+
+def _parts(widths: Sequence[int], width: int) -> list[list[int]]:
+    """Return parts with as many columns as fit, each with the first one, which names the rows."""
+    parts = [[0]]
+    for j in range(1, len(widths)):
+        if len(parts[-1]) > 1 and 1 + sum(widths[k] + 1 for k in [*parts[-1], j]) > width:
+            parts.append([0])
+        parts[-1].append(j)
+    return parts
+
+
+def _least_widths(table: "Table") -> list[int]:
+    cells = list(zip(*table.texts(), strict=True)) or [()] * len(table.columns)
+    return [_least_width(*column) for column in zip(table.columns, cells, strict=True)]
+
+
+def _least_width(column: "Column", cells: Sequence[str]) -> int:
+    longest = max(map(len, cells), default=0)
+    if column.left:
+        longest = min(longest, MIN_TEXT)
+    return max([longest, *map(len, column.heading.split())])
+
+
+def _rich_table(table: "Table", *, tight: bool = False) -> RichTable:
     rendered = RichTable(title=table.title or None, title_justify="left", title_style="bold")
+    if tight:
+        rendered.padding = 0
     cells = list(zip(*table.texts(), strict=True))
     for j, column in enumerate(table.columns):
         left = j == 0 or column.left
