@@ -171,11 +171,10 @@ class Measured:
 
     def measured(self) -> dict[str, Any]:
         """Return the measurements that are not None, as JSON-able values."""
-        values = [(name, getattr(self, name)) for name in MEASURED]
         return {
             name: dict(value) if isinstance(value, Mapping) else value
-            for name, value in values
-            if value is not None
+            for name in MEASURED
+            if (value := getattr(self, name)) is not None
         }
 
 
