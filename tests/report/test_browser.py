@@ -154,6 +154,33 @@ def test_a_printed_page_has_every_figure(pages: dict[str, Path], chromium: Brows
     assert chromium.call("Page.printToPDF")["data"]
 
 
+def test_the_verdict_is_painted_before_the_first_figure(
+    pages: dict[str, Path], chromium: Browser
+) -> None:
+    source = (
+        "new MutationObserver(() => { if (document.querySelector('[data-drawn]'))"
+        " window.firstFigure ??= performance.now(); })"
+        ".observe(document, {subtree: true, attributes: true})"
+    )
+    script = chromium.call("Page.addScriptToEvaluateOnNewDocument", source=source)
+    try:
+        chromium.open(pages["study"])
+        chromium.wait("window.firstFigure !== undefined")
+        paint = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+        assert chromium.run(f"{paint} < window.firstFigure")
+    finally:
+        chromium.call("Page.removeScriptToEvaluateOnNewDocument", **script)
+
+
+def test_a_long_legend_scrolls_and_leaves_room_for_the_figures(
+    pages: dict[str, Path], chromium: Browser
+) -> None:
+    chromium.open(pages["many"])
+    legend = "document.querySelector('.legend')"
+    assert chromium.run(f"{legend}.scrollHeight > {legend}.clientHeight")
+    assert chromium.run(f"{legend}.clientHeight") <= 160
+
+
 def test_the_links_of_a_study_lead_to_its_runs(pages: dict[str, Path], chromium: Browser) -> None:
     chromium.open(pages["study"])
     links = chromium.run("[...document.querySelectorAll('a')].map((link) => link.href)")

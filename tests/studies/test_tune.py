@@ -13,7 +13,7 @@ from taskmix.config import RunConfig, dump
 from taskmix.errors import UserError
 from taskmix.journal import read, without_times
 from taskmix.records import UnitRecord
-from taskmix.studies.tune import TuneSettings, tune
+from taskmix.studies.tune import TuneSettings, read_tuning, tune
 from taskmix.training.watching import Watcher
 
 TASKS = ("digits/left", "digits/right", "digits/larger")
@@ -106,7 +106,13 @@ def test_the_command_prints_promises_and_results(config: RunConfig, tmp_path: Pa
     result = CliRunner().invoke(app, words, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert "run-1" in result.output
-    assert "Promised with 90% intervals" in " ".join(result.output.split())
+    printed = " ".join(result.output.split())
+    assert "Promised with 90% intervals" in printed
+    verdict = read_tuning(tmp_path / "tuned").verdict()
+    assert verdict in printed
+    assert "run-1 reached" in verdict
+    assert "90% interval" in verdict
+    assert verdict in (tmp_path / "tuned" / "report.html").read_text()
 
 
 def test_a_plan_forecasts_from_an_earlier_run(config: RunConfig, tmp_path: Path) -> None:

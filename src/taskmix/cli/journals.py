@@ -20,7 +20,7 @@ from taskmix.cli.base import (
     TrustOption,
     command,
 )
-from taskmix.cli.terminal import out, print_tables, showing
+from taskmix.cli.terminal import out, print_report, print_sentence, print_tables, showing
 from taskmix.errors import UserError
 
 if TYPE_CHECKING:
@@ -163,6 +163,7 @@ def tune(
     adds runs.
     """
     from taskmix import config as configs
+    from taskmix.report.page import write_report
     from taskmix.studies.learning import tune as tune_mixture
 
     config = configs.load(file, sets or (), data)
@@ -172,7 +173,9 @@ def tune(
             config, runs, folder, pilot_budget=pilot_budget, floor=floor, watch=view
         )
     print_tables(tuning.tables())
+    print_sentence(tuning.verdict())
     out.print(f"Folder: {folder}", soft_wrap=True)
+    print_report(lambda: write_report(folder))
 
 
 def _weight(text: str) -> "float | Literal['auto']":

@@ -10,7 +10,9 @@ from taskmix.report.document import document, write_page
 from taskmix.report.run_body import run_body, run_verdict
 from taskmix.report.run_data import RunData, read_run
 from taskmix.report.style import plotly
+from taskmix.report.tuning import write_tuning_report
 from taskmix.studies.autosem.result import RESULT, read_result
+from taskmix.studies.tune import SETTINGS
 from taskmix.training.folder import JOURNAL, REPORT
 
 UNIFORM = "random"
@@ -59,7 +61,7 @@ def _write_comparison(runs: Runs, out: Path, title: str, baseline: str | None) -
 def write_report(folder: Path | str, baseline: str | None = None) -> Path:
     """Write the report of a run folder, or of a study, as `taskmix report` does; return its path.
 
-    A study is one of AutoSeM, or all runs below a folder, by decider.
+    A study is one of AutoSeM, a tuning, or all runs below a folder, by decider.
 
     Args:
         folder: the folder of the run or study.
@@ -71,6 +73,8 @@ def write_report(folder: Path | str, baseline: str | None = None) -> Path:
         return write_run_report(folder)
     if (folder / RESULT).exists():
         return write_autosem_report(read_result(folder), folder)
+    if (folder / SETTINGS).exists():
+        return write_tuning_report(folder)
     plotly()
     runs: dict[str, list[RunData]] = {}
     for journal in sorted([*folder.glob(f"*/{JOURNAL}"), *folder.glob(f"*/*/{JOURNAL}")]):

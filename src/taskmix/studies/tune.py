@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 
 from taskmix.config import RunConfig, decided_by, read_yaml, with_sets
 from taskmix.errors import UserError
+from taskmix.files import SCORES as SCORES_FILE
 from taskmix.files import write_whole
 from taskmix.offpolicy.curves import (
     FLOOR,
@@ -21,6 +22,7 @@ from taskmix.offpolicy.curves import (
     learn_mixture,
 )
 from taskmix.studies.improve import schedule_of, write_policy
+from taskmix.studies.paired import LOSSES, SCORES, Unit
 from taskmix.studies.workers import Runner, check_same_settings
 from taskmix.tables import Column, Row, Table, TableCell, Tabled, hundredths
 from taskmix.training.prepare import with_steps, without_epochs
@@ -114,6 +116,25 @@ class Tuning(Tabled):
             Table([Column("task"), *heads], tasks),
         ]
 
+    @property
+    def unit(self) -> Unit:
+        return LOSSES if self.runs[0].scored.measure == "loss" else SCORES
+
+    def verdict(self) -> str:
+        """Return what the last run reached, against the pilot and its own forecast."""
+        pilot, last, unit = self.runs[0], self.runs[-1], self.unit
+        reached = f"{last.folder.name} reached {unit.level(last.objective)}"
+        if last.promised is None:
+            return f"{reached}. It is the pilot: no run with learned shares is finished."
+        forecast = last.promised.objective
+        low, high = sorted([forecast.low, forecast.high], key=lambda value: unit.factor * value)
+        return (
+            f"{reached} with learned shares; the pilot reached {unit.level(pilot.objective)}. "
+            "Predicted: "
+            f"{unit.level(forecast.mean)} (90% interval {unit.level(low)} to {unit.level(high)}). "
+            "Single runs do not tell a difference from noise: compare mixtures with several seeds."
+        )
+
     def _notes(self) -> list[str]:
         notes = ["Promised with 90% intervals, before the run, from the runs above it."]
         first = next((run.promised for run in self.runs if run.promised), None)
@@ -179,10 +200,26 @@ def _forecast(
 ) -> LearnedMixture:
     """Return the stored forecast, or learn and store it."""
     if path.exists():
-        return TypeAdapter(LearnedMixture).validate_json(path.read_bytes())
+        return _read_forecast(path)
     mixture = learn_mixture(runs, schedule_of(config), floor=settings.floor)
     write_whole(path, json.dumps(asdict(mixture), indent=2) + "\n")
     return mixture
+
+
+def read_tuning(folder: Path) -> Tuning:
+    """Return the finished runs of a tuning; raise if there is none."""
+    tuned: list[TunedRun] = []
+    while (run := folder / f"run-{len(tuned)}").is_dir() and (run / SCORES_FILE).exists():
+        forecast = folder / FORECAST.format(len(tuned))
+        promised = _read_forecast(forecast) if forecast.exists() else None
+        tuned.append(TunedRun(run, promised, ScoredRun.from_journal(run)))
+    if not tuned:
+        raise UserError(f"{folder}: expected a finished run, found none")
+    return Tuning(tuned)
+
+
+def _read_forecast(path: Path) -> LearnedMixture:
+    return TypeAdapter(LearnedMixture).validate_json(path.read_bytes())
 
 
 def _check_settings(path: Path, settings: TuneSettings) -> None:
