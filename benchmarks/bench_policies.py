@@ -22,7 +22,6 @@ from taskmix import (
     TaskSize,
     Temperature,
     Thompson,
-    Worth,
 )
 from taskmix.bandit import compare
 from taskmix.rng import stream
@@ -60,7 +59,6 @@ OTHERS: dict[str, Callable[[Tasks], Policy]] = {
     "thompson": lambda tasks: Thompson(tasks, tasks[0]),
     "active": ActivePrioritization,
     "progress": Progress,
-    "worth": Worth,
     "stratified random": lambda tasks: Stratified(Random(tasks)),
 }
 

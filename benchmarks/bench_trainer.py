@@ -2,24 +2,18 @@
 
 import os
 import tempfile
-import time
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 import torch
 from harness import Result, median_ratio, ratio_result
 from peer import BATCH, LAYERS, PEERS, STEPS, TASKS, interleaved, training
 
-from taskmix import Outcome, Skill, Worth
 from taskmix.config import RunConfig, build_decider
 from taskmix.journal import Journal, Opening
-from taskmix.rng import stream
 from taskmix.training.assembly import assemble
 from taskmix.training.engine import Engine
-from taskmix.training.meters import StepTaken
 from taskmix.training.policy import PolicyDriver
 from taskmix.training.prepare import run_info_of
 
@@ -97,54 +91,4 @@ def against_the_transformers_trainer() -> list[Result]:
     ]
 
 
-def deciding() -> Result:
-    """What the draws of `worth` take of a step."""
-    ours, rng = _driver(_config(LAYERS)), stream(1, "losses")
-    policy = Worth(TASKS)
-
-    def decisions() -> None:
-        for loss in (1.0 + 0.1 * rng.normal(size=STEPS)).tolist():
-            policy.tell(Outcome(policy.ask(rng), loss=loss))
-
-    def our_steps() -> None:
-        for _ in range(STEPS):
-            ours.advance()
-
-    while policy.draws < 20 * len(TASKS):  # from here on it fits lines
-        decisions()
-    share = 100 * median_ratio(decisions, our_steps)
-    return Result("ask+tell of worth / a step", share, "%", "<= 5", share <= 5)
-
-
-def measuring() -> Result:
-    """What the skills that `worth` asks for take of a training, with a tagger that asks most."""
-    config = RunConfig(
-        tasks=[*TASKS, "wnut17"],
-        model={"encoder": "minilm", "layers": 2, "max_length": 64},
-        policy={"name": "worth"},
-        budget={"steps": 500, "batch": 16},
-        optimizer={"lr": 1e-4},
-        data=os.environ.get("TASKMIX_DATA"),
-    )
-    ours = _driver(config)
-    meter = ours._meters._meters[Skill]
-    measure, spent, skills = meter.after, 0.0, 0
-
-    def timed(signal: Skill, step: StepTaken) -> Mapping[str, Any]:
-        nonlocal spent, skills
-        began = time.perf_counter()
-        measured = measure(signal, step)
-        spent += time.perf_counter() - began
-        skills += len(measured)
-        return measured
-
-    meter.after = timed  # type: ignore[method-assign]
-    began = time.perf_counter()
-    for _ in range(config.budget.steps):
-        ours.advance()
-    share = 100 * spent / (time.perf_counter() - began)
-    name = f"signals of worth / a step ({skills} skills in {config.budget.steps} steps)"
-    return Result(name, share, "%", "<= 5", share <= 5)
-
-
-BENCHMARKS = [against_a_bare_loop, against_the_transformers_trainer, deciding, measuring]
+BENCHMARKS = [against_a_bare_loop, against_the_transformers_trainer]

@@ -53,7 +53,7 @@ SMOKE: dict[str, list[str]] = {
         "--seeds 1 --only start --frozen half --steps 2 --examples 4 --rows 40",
     ],
     "mixtures.run": [
-        "compare auxiliaries --seeds 401 --arms uniform 'worth 3' --set budget.steps=4",
+        "compare auxiliaries --seeds 401 --arms uniform aimed --set budget.steps=4",
         "headroom auxiliaries --trials 2 --set budget.steps=4",
     ],
     "five_nlu.run": [

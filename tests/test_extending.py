@@ -124,7 +124,7 @@ def test_a_signal_is_a_class_a_field_and_a_meter(tree: Tree) -> None:
     )
     tree.insert("policies/signals.py", "    def measured(self)", "    width: int | None = None\n\n")
     tree.insert("policies/__init__.py", "    Uncertainty,\n)", "    Width,\n")
-    tree.insert("policies/__init__.py", '    "Worth",', '    "Width",\n')
+    tree.insert("policies/__init__.py", '    "Utility",\n', '    "Width",\n')
     tree.insert(
         "training/meters.py",
         "METERS: Mapping",

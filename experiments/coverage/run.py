@@ -10,7 +10,15 @@ from collections.abc import Sequence
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from experiments.coverage.simulation import METHODS, Cell, Coverage, LearningCell, coverage, grid
+from experiments.coverage.simulation import (
+    METHODS,
+    STORED_LOGGERS,
+    Cell,
+    Coverage,
+    LearningCell,
+    coverage,
+    grid,
+)
 from experiments.shared import Outcomes, command_line, markdown, publish
 
 PROMISED = (92.0, 98.0)
@@ -37,7 +45,7 @@ def stored_coverage(outcomes: Outcomes, cell: Cell) -> dict[str, Coverage]:
 
 def table(outcomes: Outcomes) -> str:
     rows, shares = [], []
-    for cell in grid():
+    for cell in grid(STORED_LOGGERS):
         if name_of(cell) in outcomes:
             by_method = stored_coverage(outcomes, cell)
             rounds = f"{cell.rounds}, alike" if cell.alike else str(cell.rounds)

@@ -1,7 +1,7 @@
 """Simulated logs of which the true value of a policy is known."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Literal
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskmix.offpolicy import Course, Log, SmallSampleWarning, estimate
-from taskmix.policies import Outcome, Policy, Progress, Worth
+from taskmix.policies import Outcome, Policy, Progress
 from taskmix.rng import stream
 
 TASKS = ("a", "b", "c", "d")
@@ -19,8 +19,10 @@ MEANS = np.array([0.2, 0.5, 0.8, 0.4])
 LOGGER = np.array([0.4, 0.3, 0.2, 0.1])
 POLICIES = {3: np.array([0.2, 0.25, 0.25, 0.3]), 7: np.array([0.1, 0.1, 0.1, 0.7])}
 """By its largest importance weight, a policy."""
-LOGGERS: dict[str, type[Policy]] = {"worth": Worth, "progress": Progress}
+LOGGERS: dict[str, type[Policy]] = {"progress": Progress}
 """Policies that learn."""
+STORED_LOGGERS = ("worth", *LOGGERS)
+"""With a policy that was removed, whose outcomes stay."""
 METHODS = ("wis", "dm", "dr", "sndr")
 
 Rewards = Literal["bernoulli", "exponential", "falling"]
@@ -81,14 +83,13 @@ class Cell:
 class LearningCell(Cell):
     """A log of a policy that learns, with falling rewards.
 
-    The reward is the room left, 1 - exp(-loss), so the policy is told -log(1 - reward) as the loss
-    and 1 - the mean reward as the skill.
+    The reward is the room left, 1 - exp(-loss), so the policy is told -log(1 - reward) as the loss.
 
     Args:
         logger: the policy, one of `LOGGERS`.
     """
 
-    logger: str = "worth"
+    logger: str = "progress"
 
     def simulate(self, rng: np.random.Generator) -> tuple[Log, float]:
         policy = LOGGERS[self.logger](TASKS)
@@ -98,13 +99,12 @@ class LearningCell(Cell):
         for step in range(self.steps):
             means[step] = MEANS * np.exp(-2 * drawn / (self.steps * LOGGER))
             draw = policy.ask(rng)
-            mean = means[step, draw.index]
-            [rewards[step]] = self._rewards(np.array([mean]), rng)
+            [rewards[step]] = self._rewards(means[step, [draw.index]], rng)
             actions[step] = draw.index
             courses.append(draw.probabilities)
             drawn[draw.index] += 1
             loss = -np.log(max(1 - rewards[step], 0.02))
-            policy.tell(Outcome(draw, loss=loss, skill=1 - mean if policy.due(draw) else None))
+            policy.tell(Outcome(draw, loss=loss))
         log = Log(TASKS, actions, np.array(courses), rewards)
         return log, float((means @ POLICIES[self.weight]).mean())
 
@@ -129,8 +129,8 @@ class Coverage:
         return self.covered / self.given
 
 
-def grid() -> list[Cell]:
-    """Return the 62 cells for which coverage is promised."""
+def grid(loggers: Iterable[str] = LOGGERS) -> list[Cell]:
+    """Return the cells for which coverage is promised, with these policies that learn."""
     kinds: tuple[Rewards, ...] = ("bernoulli", "exponential", "falling")
     rounds = ((1, False), (10, False), (10, True))
     return [
@@ -140,7 +140,7 @@ def grid() -> list[Cell]:
         ),
         *(
             LearningCell("falling", steps, weight, 1, logger=logger)
-            for logger, steps, weight in product(LOGGERS, (400, 1000), POLICIES)
+            for logger, steps, weight in product(loggers, (400, 1000), POLICIES)
         ),
     ]
 

@@ -51,12 +51,11 @@ FIXED_MIXTURES: dict[str, dict[str, Any]] = {
 }
 POLICIES = {
     **FIXED_MIXTURES,
-    "worth 3": {"name": "worth"},
     "aimed": {"name": "aimed"},
     "undiscounted": {"name": "aimed", "repeats": None},
 }
 OURS = ("worth", "worth 2", "worth 3", "aimed")
-"""`worth` and `worth 2` are earlier versions of that policy; `worth 3` is the present one."""
+"""`aimed`, and the three versions of `worth`, which was removed: only their outcomes are left."""
 SEEDS = (11, 12, 13, 14, 15)
 BED_SEEDS = tuple(range(401, 411))
 LATER_SEEDS = {

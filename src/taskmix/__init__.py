@@ -41,13 +41,11 @@ if TYPE_CHECKING:
         Rewards,
         Schedule,
         Signal,
-        Skill,
         Stratified,
         TaskSize,
         Temperature,
         Thompson,
         Uncertainty,
-        Worth,
     )
     from taskmix.report.page import write_report
     from taskmix.studies.autosem import autosem
@@ -95,14 +93,12 @@ __all__ = [
     "RunConfig",
     "Schedule",
     "Signal",
-    "Skill",
     "Stratified",
     "Task",
     "TaskSize",
     "Temperature",
     "Thompson",
     "Uncertainty",
-    "Worth",
     "__version__",
     "autosem",
     "compare",

@@ -1,7 +1,7 @@
 """The families of deciders: policies, selectors and weightings."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
@@ -30,6 +30,7 @@ class Family:
     unit: str  # of the budget: a key of a run file's `budget`
     record: type[UnitRecord]  # of one unit in the journal
     driver: str  # `module:Class`; imported when it is needed, because it loads torch
+    removed: Mapping[str, str] = field(default_factory=dict)  # by name, since when and what to use
 
     def load_driver(self) -> Any:
         module, _, name = self.driver.partition(":")
@@ -46,6 +47,10 @@ FAMILIES: Mapping[str, Family] = {
             unit="steps",
             record=Step,
             driver="taskmix.training.policy:PolicyDriver",
+            removed={
+                "worth": "after version 0.2.0, which can finish its runs; use aimed, or shares "
+                "learned by `taskmix improve`"
+            },
         ),
         Family(
             key="selection",

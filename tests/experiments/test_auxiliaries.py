@@ -32,10 +32,9 @@ def trained(tmp_path: Path) -> Any:
     return train
 
 
-@pytest.mark.parametrize("name", ["aimed", "worth"])
-def test_a_tiny_target_leaves_draws_to_a_task_that_helps_it(name: str, trained: Any) -> None:
+def test_a_tiny_target_leaves_draws_to_a_task_that_helps_it(trained: Any) -> None:
     """Of ten seeds elsewhere each was above, by 16 points in the mean (experiments/mixtures)."""
-    score, share = trained({"name": name})
+    score, share = trained({"name": "aimed"})
     repeated, always = trained({"name": "aimed", "repeats": None})
     assert 0.3 < share < 0.5
     assert always > 0.9

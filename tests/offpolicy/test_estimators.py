@@ -272,10 +272,9 @@ def test_rounds_are_too_few_by_their_number_not_by_their_steps() -> None:
         assert estimate(log, POLICY).interval is None
 
 
-@pytest.mark.parametrize("learner", [taskmix.Worth, taskmix.Progress])
-def test_dm_has_no_interval_for_a_log_of_a_policy_that_learns(learner: type[Policy]) -> None:
+def test_dm_has_no_interval_for_a_log_of_a_policy_that_learns() -> None:
     """If rewards fall, the mean over the draws of a task is not its mean over the run."""
-    log, _ = LearningCell("falling", 400, 3, 1, logger=learner.name).simulate(stream(16, "log"))
+    log, _ = LearningCell("falling", 400, 3, 1).simulate(stream(16, "log"))
     policy = dict(zip(log.tasks, POLICIES[3].tolist(), strict=True))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SmallSampleWarning)
@@ -296,10 +295,9 @@ def test_dm_has_no_interval_for_a_policy_that_changes() -> None:
     assert estimate(log, POLICY, "dm").reason is None
 
 
-@pytest.mark.parametrize("logger", ["worth", "progress"])
-def test_intervals_from_logs_of_policies_that_learn_cover_the_truth(logger: str) -> None:
+def test_intervals_from_logs_of_a_policy_that_learns_cover_the_truth() -> None:
     """A share below 85% has a probability of 10^-3 if the coverage is 93%."""
-    cell = LearningCell("falling", 1000, 3, 1, logger=logger)
+    cell = LearningCell("falling", 1000, 3, 1)
     for method, found in coverage(cell, 100, methods=("wis", "dr", "sndr")).items():
         assert found.given > 80, method
         assert found.share >= 0.85, method

@@ -22,7 +22,6 @@ from taskmix import (
     TaskSize,
     Temperature,
     Thompson,
-    Worth,
 )
 from taskmix.policies import POLICIES
 from taskmix.testing import PolicyConformance
@@ -56,11 +55,6 @@ class TestAimed(PolicyConformance):
 class TestAimedWithRepetitions(PolicyConformance):
     def make(self, tasks):
         return Aimed(tasks, tasks[:1], epochs={task: 3.0 * k for k, task in enumerate(tasks)})
-
-
-class TestWorth(PolicyConformance):
-    def make(self, tasks):
-        return Worth(tasks, tasks[: 1 + len(tasks) // 2], epochs={tasks[0]: 4.0}, steps=100)
 
 
 class TestTaskSize(PolicyConformance):
@@ -180,11 +174,6 @@ class TestClimb(PolicyConformance):
 class TestProgressOfRewards(PolicyConformance):
     def make(self, tasks):
         return Progress(tasks, of="reward")
-
-
-class TestWorthOfRewards(PolicyConformance):
-    def make(self, tasks):
-        return Worth(tasks, of="reward")
 
 
 class TestStratified(PolicyConformance):

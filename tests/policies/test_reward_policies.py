@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskmix import DUMP, SEC, Climb, Learnability, Outcome, Progress, Worth
+from taskmix import DUMP, SEC, Climb, Learnability, Outcome, Progress
 from taskmix.integrations.rollouts import signals_of
 from taskmix.policies import POLICIES, Rewards
 from taskmix.rng import stream
@@ -166,17 +166,6 @@ def test_solved_and_hopeless_environments_lose_their_share(policy, signal):
     assert policy.probabilities()[0] > 0.6
 
 
-def test_worth_of_rewards_draws_an_environment_less_that_has_stopped_rising():
-    policy, rng = Worth(["rising", "done"], of="reward"), stream(1, "draws")
-    assert policy.needs == {Rewards()}
-    for _ in range(100):
-        draw = policy.ask(rng)
-        drawn = policy.drawn[draw.index]
-        reward = 0.2 + 0.005 * (drawn if draw.task == "rising" else min(3 * drawn, 60))
-        policy.tell(Outcome(draw, reward=reward))
-    assert policy.probabilities()[0] > 0.8
-
-
 def test_climb_leaves_an_environment_that_has_just_been_solved():
     policy = Climb(TASKS, decay=0.0)
     shares = told(policy, [(0, 0.5), *[(0, 1.0)] * 20, (1, 0.5), (2, 0.5)], "reward")
@@ -198,7 +187,6 @@ def test_each_of_them_asks_for_the_rewards():
         (lambda: DUMP(TASKS, window=0), "window"),
         (lambda: DUMP(TASKS, temperature=-1.0), "temperature"),
         (lambda: Climb(TASKS, decay=1.0), "decay"),
-        (lambda: Worth(TASKS, of="loss"), "of: expected likelihood or reward"),
         (lambda: Progress(TASKS, of="rewards"), "of: expected likelihood, loss or reward"),
     ],
 )

@@ -68,7 +68,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             write_run(folder / "study" / name / f"seed-{seed}", TASKS, seed, name)
             for seed in (1, 2, 3)
         ]
-        for name in ("random", "exp3s", "worth")
+        for name in ("random", "exp3s", "aimed")
     }
     bandit_report(folder / "bandit", ["random", "exp3s"], arms=3, steps=40, environments=2, seeds=2)
     return {

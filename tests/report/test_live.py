@@ -340,7 +340,7 @@ HOSTILE_VALUES = (None, "<b>", 1e300, -1, [], [{}], {"cola": None}, {"cola": {"x
     [(key, member.name) for key, family in FAMILIES.items() for member in family.members],
 )
 def test_no_belief_in_a_journal_ends_the_server(tmp_path: Path, family: str, name: str) -> None:
-    keys = ("rising", "skills", "kept", "weights", "uncertainties", "rates", "rewards", "means")
+    keys = ("weights", "slopes", "uncertainties", "rates", "rewards", "means")
     with begin(tmp_path / "run", decider={"name": name}, family=family) as journal:
         for step, value in enumerate(HOSTILE_VALUES * 2, 1):
             journal.append(Diagnostics(step, dict.fromkeys(keys, value)))
@@ -400,7 +400,7 @@ def test_a_growing_run_is_followed_and_hostile_names_are_text(
 ) -> None:
     root = tmp_path / "root"
     tasks = ("cola", HOSTILE)
-    decider = {"name": "worth", "as": HOSTILE}
+    decider = {"name": "exp3s", "as": HOSTILE}
     with (
         begin(root / HOSTILE.replace("/", ""), tasks=tasks, decider=decider) as journal,
         begin(root / "second") as second,
@@ -408,16 +408,18 @@ def test_a_growing_run_is_followed_and_hostile_names_are_text(
         browser(tmp_path / "profile") as page,
     ):
         add(journal, range(1, 21), tasks)
-        for step, kept in enumerate((1.0, 0.1), 21):
-            beliefs = {key: {HOSTILE: kept} for key in ("rising", "skills", "kept")}
-            journal.append(Diagnostics(step, beliefs))
+        for step, weight in enumerate((0.1, 0.9), 21):
+            weights = {"cola": 1 - weight, HOSTILE: weight}
+            journal.append(Diagnostics(step, {"weights": weights}))
         add(second, range(1, 11))
         page.open(address, width, dark)
         page.wait("document.querySelectorAll('#runs li').length === 2")
         assert page.run("document.querySelectorAll('#lines td').length") == 0
         page.run("document.querySelector('#runs input').click()")
         page.wait("document.querySelector('#lines').textContent.includes('20 …')")
-        page.wait("document.querySelector('#events').textContent.includes('is drawn less')")
+        page.wait(
+            "document.querySelector('#events').textContent.includes('has the largest weight')"
+        )
         page.run("document.querySelector('#runs input').focus()")
         for k in range(4):
             place = f"figure:nth-of-type({k + 1}) .plot"

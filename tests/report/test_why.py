@@ -1,7 +1,7 @@
 """Beliefs of policies in words."""
 
 from taskmix.journal import Diagnostics, Opening
-from taskmix.policies import ADO, POLICIES, Exp3S, Outcome, Policy, Thompson, Worth
+from taskmix.policies import ADO, POLICIES, Exp3S, Outcome, Policy, Thompson
 from taskmix.report import History
 from taskmix.report.why import MAX_EVENTS, why
 from taskmix.rng import stream
@@ -10,34 +10,6 @@ from taskmix.rng import stream
 def told(policy: Policy, records: list[Diagnostics], name: str) -> list[str]:
     opening = Opening("run", list(policy.tasks), {}, 1, {"name": name}, {})
     return why(History(opening, diagnostics=records))
-
-
-def test_worth_says_which_task_is_drawn_less_and_why() -> None:
-    policy, rng, records = Worth(["rising", "done", "dull"]), stream(1, "draws"), []
-    skills = {"rising": 0.9, "done": 0.8, "dull": 0.1}
-    for step in range(1, 241):
-        draw = policy.ask(rng)
-        drawn = int(policy.drawn[draw.index])
-        reached = drawn if draw.task == "rising" else min(drawn, 20)
-        skill = skills[draw.task] if policy.due(draw) else None
-        policy.tell(Outcome(draw, loss=1.2 - 0.01 * reached, skill=skill))
-        if step % 20 == 0:
-            records.append(Diagnostics(step, policy.diagnostics()))
-    sentences = told(policy, records, "worth")
-    assert any(
-        "done is drawn less: its loss falls more slowly, and its dev score is 80%" in each
-        for each in sentences
-    )
-    assert any("dull keeps its share though" in each and "only 10%" in each for each in sentences)
-    assert all(each.startswith("Step ") and each.endswith(".") for each in sentences)
-
-
-def test_a_task_that_learns_again_is_drawn_more_again() -> None:
-    low, high = {"a": 0.2}, {"a": 1.0}
-    before = {"rising": low, "skills": {"a": 0.5}, "kept": low}
-    after = {"rising": high, "skills": {"a": 0.5}, "kept": high}
-    assert Worth.explain(before, after) == ["a is drawn more again: its loss falls faster"]
-    assert Worth.explain(after, after) == []
 
 
 def test_a_policy_says_which_task_leads() -> None:
@@ -76,7 +48,6 @@ def test_nonsense_in_a_journal_and_policies_of_others_stay_without_words() -> No
         Diagnostics(k, {"weights": value, "kept": value}) for k, value in enumerate(nonsense)
     ]
     assert told(Exp3S(["a"]), records, "exp3s") == []
-    assert told(Exp3S(["a"]), records, "worth") == []
     assert told(Exp3S(["a"]), records, "mine:Mine") == []
 
 

@@ -183,14 +183,6 @@ class TestResuming:
         check(host, tmp_path, 0, 2, policy=default_policy)
         assert not [record for record in caplog.records if "taskmix" in record.name]
 
-    def test_worth_trains_without_scores_and_says_so(
-        self, host: Train, tmp_path: Path, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        check(host, tmp_path, 0, 2, policy=taskmix.Worth)
-        warnings = [record.message for record in caplog.records if "taskmix" in record.name]
-        expected = "policy worth: goes on without Skill, not measured here"
-        assert warnings == [expected] * 3  # of the training that is whole, and of the two parts
-
     def test_so_it_does_by_two_ranks(self, host: Train, tmp_path: Path) -> None:
         def work() -> None:
             check(host, tmp_path / "one", 0, 1)

@@ -23,17 +23,17 @@ STUDIES = 1000
 
 def test_a_winner_is_named_with_its_margin_evidence_and_cost() -> None:
     found = {
-        "worth": Difference(0.012, 5, 0.003, 0.021, 0.02),
+        "aimed": Difference(0.012, 5, 0.003, 0.021, 0.02),
         "exp3s": Difference(0.008, 5, 0.001, 0.015, 0.04),
         "size": Difference(-0.02, 5, -0.03, -0.01, 0.001),
         "warm": Difference(0.02, 5, -0.03, 0.06, 0.2),
     }
-    made = verdict(found, "random", cost={"worth": 98.0, "random": 100.0})
+    made = verdict(found, "random", cost={"aimed": 98.0, "random": 100.0})
     assert made.sentence == (
-        "worth is 1.2 points above random (95% interval +0.3 to +2.1, 5 seeds, p 0.020) for 2% "
+        "aimed is 1.2 points above random (95% interval +0.3 to +2.1, 5 seeds, p 0.020) for 2% "
         "less compute. Also different from random: exp3s (+0.8), size (-2.0)."
     )
-    assert (made.kind, made.contestant) == ("better", "worth")
+    assert (made.kind, made.contestant) == ("better", "aimed")
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,6 @@ def test_no_more_than_there_is_no_extension(done: Path, tmp_path: Path) -> None:
         {"name": "annealed", "epochs": 4, "draws": "stratified"},
         {"name": "schedule", "phases": [{"a": 1, "b": 0, "c": 0}, {"a": 0, "b": 0, "c": 1}]},
         {"name": "aimed", "targets": ["c"]},
-        {"name": "worth", "targets": ["c"]},
     ],
 )
 def test_a_policy_that_goes_by_the_budget_goes_by_the_larger_one(

@@ -374,11 +374,11 @@ def test_epochs_count_tokens_where_batches_do(data: Path) -> None:
     """A task whose epoch is long in tokens is discounted less than its examples would say."""
     budget = {"steps": 3000, "tokens": 48}
     [asked, texts] = plan(config(data, policy="aimed", budget=budget)).tasks
-    worth = {
+    weights = {
         each.task: math.log(each.share) + max(0.0, each.epochs - 1) / 15 for each in (asked, texts)
     }
     assert min(asked.epochs, texts.epochs) > 5
-    assert worth["asked"] == pytest.approx(worth["texts"], rel=1e-3)
+    assert weights["asked"] == pytest.approx(weights["texts"], rel=1e-3)
 
 
 def test_a_journal_says_how_long_an_epoch_is_in_tokens(data: Path, tmp_path: Path) -> None:

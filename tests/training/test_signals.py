@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from taskmix.config import RunConfig
 from taskmix.errors import RunInterruptedError, UserError
-from taskmix.policies import Alignment, DevLosses, DevScore, Outcome, Policy, Signal, Skill
+from taskmix.policies import Alignment, DevLosses, DevScore, Outcome, Policy, Signal
 from taskmix.tasks.batches import Batch, in_order
 from taskmix.training import meters
 from taskmix.training.loading import to_device
@@ -70,35 +70,6 @@ def test_dev_losses_are_those_behind_the_step(toy: Toy, driver_for: DriverFor) -
         assert told.alignment is None
 
 
-def test_a_skill_is_the_part_of_what_is_above_guessing(toy: Toy, driver_for: DriverFor) -> None:
-    policy = Curious(Skill(12))
-    driver = driver_for(toy(), policy)
-    for _ in range(6):
-        forward, backward = driver.engine.spent.forward, driver.engine.spent.backward
-        driver.advance()
-        told = policy.told[-1]
-        batch = dev(driver, told.draw.task, 12)
-        [part] = batch
-        with torch.no_grad():
-            found = copy.deepcopy(driver.engine.model).eval()(batch)[part.task].argmax(1)
-        labels = part.columns["labels"]
-        train = driver.engine.train[part.task].dense["labels"]
-        score = float((found == labels).float().mean())
-        guess = float((labels == int(np.bincount(train).argmax())).float().mean())
-        assert told.skill == pytest.approx((score - guess) / (1 - guess))
-        trained = driver.engine.spent.backward - backward
-        assert driver.engine.spent.forward - forward == trained + 12
-
-
-def test_a_skill_that_nobody_knows_costs_nothing(toy: Toy, driver_for: DriverFor) -> None:
-    policy = Curious(Skill(12))
-    driver = driver_for(toy(), policy)
-    driver.engine.guess = lambda task, split: None  # type: ignore[method-assign]
-    driver.advance()
-    assert policy.told[-1].skill is None
-    assert driver.engine.spent.forward == driver.engine.spent.backward
-
-
 @pytest.mark.parametrize("clip", [0.0, 0.05])
 def test_the_alignment_is_that_of_two_gradients_before_the_step(
     toy: Toy, driver_for: DriverFor, clip: float
@@ -141,7 +112,7 @@ def clipped(
 
 def test_measuring_changes_nothing_of_the_training(toy: Toy, driver_for: DriverFor) -> None:
     weights = []
-    for signal in (DevLosses(None, 5), Alignment(None, 5), Skill(5), None):
+    for signal in (DevLosses(None, 5), Alignment(None, 5), None):
         driver = driver_for(toy(model={"dropout": 0.3}), Curious(signal))
         if signal is None:
             driver.decider.needs = frozenset()

@@ -20,7 +20,6 @@ from taskmix.policies import (
     Random,
     Stratified,
     Thompson,
-    Worth,
 )
 from taskmix.policies.state import Array
 from taskmix.rng import stream
@@ -50,7 +49,6 @@ CONTENDERS: Mapping[str, Maker] = {
     "exp3s": partial(_made, Exp3S),
     "thompson": partial(_made, Thompson, primary="arm1"),
     "active": partial(_made, ActivePrioritization, every=20),
-    "worth": partial(_made, Worth),
     "progress": partial(_made, Progress),
     "progress_stratified": _progress_stratified,
 }

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from taskmix.bandit.environment import Environment
 from taskmix.policies.base import Policy
-from taskmix.policies.signals import DevLosses, DevScore, Draw, Outcome, Skill, Uncertainty
+from taskmix.policies.signals import DevLosses, DevScore, Draw, Outcome, Uncertainty
 from taskmix.policies.state import Array
 
 #: The minimum score, so that the loss -log(score) is finite.
@@ -58,8 +58,8 @@ def simulate(
 ) -> Rollout:
     """Simulate a training in which a policy chooses the arm of each pull.
 
-    The score of an arm is the likelihood of its batches, so the loss is -log(score). Dev scores and
-    skills are scores, and the uncertainty is 1 - score.
+    The score of an arm is the likelihood of its batches, so the loss is -log(score). Dev scores
+    are scores, and the uncertainty is 1 - score.
 
     Args:
         policy: the policy.
@@ -67,8 +67,8 @@ def simulate(
         steps: the number of pulls.
         rng: the random generator of the draws.
         delay: the number of draws between a draw and its outcome, as by a loader that prefetches.
-        noise: the standard deviation of the noise in the loss of a batch; gains, dev scores and
-            skills have no noise.
+        noise: the standard deviation of the noise in the loss of a batch; gains and dev
+            scores have no noise.
 
     >>> import taskmix
     >>> from taskmix.rng import stream
@@ -115,8 +115,6 @@ def _outcome(policy: Policy, draw: Draw, before: Array, after: Array, error: flo
         match signal:
             case DevScore(task=task):
                 measured["score"] = float(after[policy.tasks.index(task)])
-            case Skill():
-                measured["skill"] = float(after[draw.index])
             case Uncertainty():
                 values = (1 - after).tolist()
                 measured["uncertainty"] = dict(zip(policy.tasks, values, strict=True))

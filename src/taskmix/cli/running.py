@@ -79,13 +79,13 @@ def resume(
     """
     from taskmix.config import read_value
     from taskmix.training.change import change_tasks, extend
-    from taskmix.training.folder import config_of
+    from taskmix.training.folder import config_of, config_to_resume
     from taskmix.training.ranks import joined
     from taskmix.training.run import resume_run
     from taskmix.training.watching import Watchers
 
     entries = [read_value(task, f"--add {task}") for task in add or ()]
-    with joined(config_of(folder)) as ranks, showing(quiet) as view:
+    with joined(config_to_resume(folder)) as ranks, showing(quiet) as view:
         if steps is not None:
             ranks.agreed(lambda: extend(folder, steps))
         watcher = view(config_of(folder))

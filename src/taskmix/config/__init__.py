@@ -13,7 +13,7 @@ from taskmix.config.classes import (
 )
 from taskmix.config.dialect import read_value, read_yaml, write_value
 from taskmix.config.entries import FilesTask, HubTask, NamedTask, TaskEntry, task_entry
-from taskmix.config.overrides import changed, decided_by, load, parse, with_sets
+from taskmix.config.overrides import changed, decided_by, load, parse, parse_stored, with_sets
 from taskmix.config.schema import (
     DEFAULT_POLICY,
     OF_MACHINE,
@@ -51,6 +51,7 @@ __all__ = [
     "options_of",
     "own_class",
     "parse",
+    "parse_stored",
     "read_value",
     "read_yaml",
     "task_entry",

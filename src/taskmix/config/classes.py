@@ -170,6 +170,11 @@ def _is_infinite(value: Any) -> bool:
 
 def _our_class(family: Family, name: str) -> type[Decider]:
     ours = {cls.name: cls for cls in family.members}
+    if name in family.removed:
+        raise UserError(
+            f"{family.key}: expected one that this version has, found {name!r}, which was removed "
+            f"{family.removed[name]}"
+        )
     if name not in ours:
         raise unknown(family.key, name, ours, family.key)
     return ours[name]

@@ -6,7 +6,7 @@ from typing import Any
 
 from taskmix.config.classes import is_own
 from taskmix.config.dialect import read_value, read_yaml
-from taskmix.config.schema import RunConfig
+from taskmix.config.schema import DEFAULT_POLICY, RunConfig
 from taskmix.errors import UserError
 from taskmix.families import FAMILIES
 from taskmix.models.spec import ENCODERS
@@ -29,6 +29,16 @@ def parse(values: Mapping[str, Any], where: str) -> RunConfig:
         return RunConfig(**values)
     except (TypeError, UserError) as error:
         raise UserError(f"{where}: {error}") from None
+
+
+def parse_stored(values: Mapping[str, Any], where: str) -> RunConfig:
+    """Return the configuration of a run that is only read; its policy may have been removed."""
+    policy = values.get("policy")
+    if not (isinstance(policy, Mapping) and policy.get("name") in FAMILIES["policy"].removed):
+        return parse(values, where)
+    config = parse({**values, "policy": DEFAULT_POLICY}, where)
+    stored: RunConfig = config.model_copy(update={"policy": dict(policy)})
+    return stored
 
 
 def changed(config: RunConfig, values: Mapping[str, Any], where: str) -> RunConfig:

@@ -29,6 +29,7 @@ from taskmix.mixing import (
     Mixer,
     PromptLearnability,
 )
+from taskmix.mixing.decisions import check_measured
 from taskmix.policies import Outcome, Policy, Rewards
 
 __all__ = ["MixtureGRPOMixin", "MixtureGRPOTrainer"]
@@ -248,9 +249,7 @@ class MixtureGRPOMixin(MixtureMixin):
     def _prepare_outcomes(self, score: Any) -> None:
         if score is not None:
             raise UserError("score: expected None, as policies learn from rewards here")
-        unmeasured = self.mixer.policy.needs - {Rewards()}
-        if unmeasured:
-            Policy.forgo(self.mixer.policy, unmeasured)  # there is no loss to go on with
+        check_measured(self.mixer.policy, self.mixer.policy.needs - {Rewards()})
 
     def _epoch_examples(self) -> int:
         return int(super()._epoch_examples() * self.num_generations * self.num_iterations)

@@ -45,7 +45,7 @@ class MixtureDataModule(lightning.LightningDataModule):
 
     Args:
         datasets: the training sets by name.
-        policy: draws the sets; its tasks are their names. Or its name, such as "worth", or a
+        policy: draws the sets; its tasks are their names. Or its name, such as "aimed", or a
             mapping of its name and options as in a run file: `{"name": "exp3s", "eta": 0.01}`.
         batch: examples in a batch of one rank.
         seed: of the draws, the order of the examples and dropout.

@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Subset
 from transformers.trainer_callback import ExportableState
-from transformers.trainer_utils import EvalLoopOutput, EvalPrediction, seed_worker
+from transformers.trainer_utils import seed_worker
 
 from taskmix.config import DEFAULT_POLICY, PolicySpec
 from taskmix.errors import UserError, unknown
-from taskmix.mixing import EvalScore, Mixed, Mixer, RandomState, Scorer, Tally, collate_by
+from taskmix.mixing import Mixed, Mixer, RandomState, Scorer, Tally, collate_by
 from taskmix.mixing.decisions import check_names
 from taskmix.mixing.mixed import Collator
 from taskmix.policies import Policy
@@ -66,7 +66,7 @@ class MixtureMixin(_Base):
 
     Args:
         train_dataset: the training sets by name.
-        policy: draws the sets; its tasks are their names. Or its name, such as "worth", or a
+        policy: draws the sets; its tasks are their names. Or its name, such as "aimed", or a
             mapping of its name and options as in a run file: `{"name": "exp3s", "eta": 0.01}`.
         decide: "step" draws once for an optimiser step, so that its micro-batches on all ranks are
             from one set; "batch" draws for each micro-batch.
@@ -75,7 +75,7 @@ class MixtureMixin(_Base):
             taken from the data if `train_sampling_strategy` is "group_by_length".
         journal: a new file to write every draw to; None for no journal.
         lag: see `taskmix.mixing.Mixer`.
-        score: for policies that learn from dev scores, such as `Worth` and `Thompson`: the name of
+        score: for policies that learn from dev scores, such as `Thompson`: the name of
             a metric of `compute_metrics`, which is measured on the eval set of the same name as the
             training set; or scorers by set, see `taskmix.mixing.Tally`.
         args, kwargs: those of the Trainer.
@@ -168,7 +168,7 @@ class MixtureMixin(_Base):
             if name in sets
         }
 
-    def _score(self, metric: str, name: str, examples: int | None) -> EvalScore:
+    def _score(self, metric: str, name: str, examples: int | None) -> float:
         """Evaluate a set; no log, callback or random number of the training shows it."""
         rows: Any = self.eval_dataset[name]  # type: ignore[index] # a mapping, as was checked
         if examples is not None and examples < len(rows):
@@ -181,15 +181,7 @@ class MixtureMixin(_Base):
         if f"eval_{metric}" not in metrics:
             found = [key.removeprefix("eval_") for key in metrics]
             raise unknown("metric", metric, found, f"score, {name}")
-        return EvalScore(metrics[f"eval_{metric}"], self._baseline(metric, output))
-
-    def _baseline(self, metric: str, output: EvalLoopOutput) -> float:
-        """Return the score of the most frequent label; 0 for other predictions than of classes."""
-        labels: Any = output.label_ids
-        constant = _most_frequent(output.predictions, labels)
-        if constant is None or self.compute_metrics is None:
-            return 0.0
-        return float(self.compute_metrics(EvalPrediction(constant, labels))[metric])
+        return float(metrics[f"eval_{metric}"])
 
     def set_initial_training_values(self, args: Any, dataloader: DataLoader[Any]) -> Any:
         """Define an epoch of the infinite mixture as the number of examples in all sets."""
@@ -410,22 +402,6 @@ def _lengths_of(name: str, dataset: Any, column: str) -> ArrayLike:
             f"train_dataset, {name}: expected a column {column} or input_ids to group by length, "
             "found none; pass lengths"
         ) from None
-
-
-def _most_frequent(predictions: Any, labels: Any) -> Any | None:
-    """Return predictions that are always the most frequent label, in place of others."""
-    if not all(isinstance(array, np.ndarray) for array in (predictions, labels)):
-        return None
-    if labels.dtype.kind not in "iu" or (counted := labels[labels >= 0]).size == 0:
-        return None
-    label = np.bincount(counted).argmax()
-    if predictions.shape == labels.shape:
-        return np.full_like(predictions, label)
-    if predictions.shape[:-1] != labels.shape or label >= predictions.shape[-1]:
-        return None
-    constant = np.zeros_like(predictions)
-    constant[..., label] = 1
-    return constant
 
 
 def _rows(inputs: Mapping[str, Any]) -> int:

@@ -10,7 +10,7 @@ from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
 from taskmix.integrations.transformers import MixtureMixin
-from taskmix.mixing import EvalScore, RandomState
+from taskmix.mixing import RandomState
 
 __all__ = ["MixtureSFTMixin", "MixtureSFTTrainer"]
 
@@ -63,7 +63,7 @@ class MixtureSFTMixin(MixtureMixin):
         with self._uncounted():
             return super()._loss_again(inputs, task, state)
 
-    def _score(self, metric: str, name: str, examples: int | None) -> EvalScore:
+    def _score(self, metric: str, name: str, examples: int | None) -> float:
         with self._uncounted():
             return super()._score(metric, name, examples)
 

@@ -6,12 +6,11 @@ from taskmix.mixing.mixed import Item, Mixed, collate_by
 from taskmix.mixing.mixer import Key, Mixer, Shard
 from taskmix.mixing.orders import BatchOrder, ItemOrder
 from taskmix.mixing.streams import Streams
-from taskmix.mixing.tally import EvalScore, RandomState, Scorer, Settled, Tally
+from taskmix.mixing.tally import RandomState, Scorer, Settled, Tally
 
 __all__ = [
     "BatchOrder",
     "Decisions",
-    "EvalScore",
     "Item",
     "ItemOrder",
     "Key",

@@ -250,6 +250,16 @@ def check_names(what: str, names: Iterable[str], policy: Policy) -> None:
         )
 
 
+def check_measured(policy: Policy, unmeasured: Iterable[Signal]) -> None:
+    """Raise if the policy needs signals that the training loop does not measure."""
+    names = sorted({type(signal).__name__ for signal in unmeasured})
+    if names:
+        raise UserError(
+            f"policy {policy.name}: expected one that learns from what is measured here, found one "
+            f"that needs {', '.join(names)}"
+        )
+
+
 def _rank() -> int:
     if "torch" not in sys.modules:
         return 0

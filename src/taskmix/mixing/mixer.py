@@ -30,7 +30,7 @@ class Mixer(Decisions):
     part of the state and repeated after a resume.
 
     Args:
-        policy: draws the tasks; or its name, such as "worth", or a mapping of its name and options
+        policy: draws the tasks; or its name, such as "aimed", or a mapping of its name and options
             as in a run file, such as `{"name": "exp3s", "eta": 0.01}`.
         sizes: by task, the number of examples.
         batch: examples in a batch.

@@ -1,37 +1,24 @@
 """From the losses of micro-batches, on one rank or several, to the outcome of a draw."""
 
-import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from taskmix.errors import unknown
-from taskmix.mixing.decisions import Decisions
-from taskmix.policies import DevScore, Gain, Loss, Signal, Skill
+from taskmix.mixing.decisions import Decisions, check_measured
+from taskmix.policies import DevScore, Gain, Loss, Signal
 
-log = logging.getLogger(__name__)
+Scorer = Callable[[int | None], float]
+"""From the number of dev examples, the same ones every time, or None for all, to their score.
 
-
-class EvalScore(NamedTuple):
-    """The score of the current model on the dev examples of one task.
-
-    Args:
-        score: from 0 to 1; higher is better.
-        baseline: the score of a model that always predicts the most frequent label; see `Skill`.
-    """
-
-    score: float
-    baseline: float = 0.0
-
-
-Scorer = Callable[[int | None], EvalScore]
-"""From the number of dev examples, the same ones every time, or None for all, to their score."""
+A score is from 0 to 1, and higher is better.
+"""
 
 
 @dataclass(frozen=True)
@@ -59,8 +46,7 @@ class Tally:
     them, so it is the same on every rank, and all ranks make the same draws. Losses stay on their
     device until `settle`.
 
-    A policy whose signals are not measured here is refused, except for `Worth`: without scores it
-    goes on as with `learned=0`, and a warning says so. So create the tally before you load a state.
+    A policy whose signals are not measured here is refused.
 
     Args:
         decisions: the mixer or the streams of this rank.
@@ -76,18 +62,11 @@ class Tally:
         for task in self._scorers:
             if task not in policy.tasks:
                 raise unknown("task", task, policy.tasks, "scorers")
-        unmeasured = [signal for signal in policy.needs if not self._measures(signal)]
-        if unmeasured:
-            policy.forgo(unmeasured)
-            names = ", ".join(type(signal).__name__ for signal in unmeasured)
-            log.warning("policy %s: goes on without %s, not measured here", policy.name, names)
+        check_measured(policy, (signal for signal in policy.needs if not self._measures(signal)))
 
     def _measures(self, signal: Signal) -> bool:
-        match signal:
-            case Skill():
-                return self._scorers.keys() == set(self._decisions.policy.tasks)
-            case DevScore(task=task):
-                return task in self._scorers
+        if isinstance(signal, DevScore):
+            return signal.task in self._scorers
         return isinstance(signal, Gain | Loss)
 
     def add(
@@ -140,26 +119,21 @@ class Tally:
     ) -> Settled:
         task = self._decisions.opened(number).task
         mean, mean_gain = (loss / weight, gain / weight) if weight else (math.nan, None)
-        scores = self._scores(number, task)
+        scores = self._scores(number)
         self._decisions.settle(number, loss=mean, gain=mean_gain, examples=int(examples), **scores)
         return Settled(task, mean, int(examples))
 
-    def _scores(self, number: int, task: str) -> dict[str, Any]:
-        scores = {}
+    def _scores(self, number: int) -> dict[str, Any]:
         for signal in self._decisions.due(number):
             if isinstance(signal, DevScore):
-                scores["score"] = self._evaluate(signal.task, signal.examples).score
-            elif isinstance(signal, Skill):
-                score, baseline = self._evaluate(task, signal.examples)
-                if baseline < 1:
-                    scores["skill"] = (score - baseline) / (1 - baseline)
-        return scores
+                return {"score": self._evaluate(signal.task, signal.examples)}
+        return {}
 
-    def _evaluate(self, task: str, examples: int | None) -> EvalScore:
+    def _evaluate(self, task: str, examples: int | None) -> float:
         with torch.no_grad():
-            of_rank = torch.tensor(self._scorers[task](examples), dtype=torch.float64)
-        ranks = _of_all_ranks([of_rank])
-        return EvalScore(*(sum(values) / len(ranks) for values in zip(*ranks, strict=True)))
+            of_rank = torch.tensor([self._scorers[task](examples)], dtype=torch.float64)
+        scores = [score for [score] in _of_all_ranks([of_rank])]
+        return sum(scores) / len(scores)
 
 
 def _double(value: Tensor | float) -> Tensor:

@@ -28,19 +28,16 @@ from taskmix.policies.signals import (
     Outcome,
     Rewards,
     Signal,
-    Skill,
     Uncertainty,
 )
 from taskmix.policies.state import ToldDraws
 from taskmix.policies.stratified import Stratified
 from taskmix.policies.thompson import Thompson, Utility
-from taskmix.policies.worth import Worth
 from taskmix.run_info import RunInfo
 
 POLICIES: tuple[type[Policy], ...] = (
     Random,
     Aimed,
-    Worth,
     TaskSize,
     Temperature,
     Annealed,
@@ -94,7 +91,6 @@ __all__ = [
     "Scaler",
     "Schedule",
     "Signal",
-    "Skill",
     "Stratified",
     "TaskSize",
     "Temperature",
@@ -102,5 +98,4 @@ __all__ = [
     "ToldDraws",
     "Uncertainty",
     "Utility",
-    "Worth",
 ]

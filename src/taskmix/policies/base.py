@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -183,14 +183,6 @@ class Policy(Stateful, ABC):
     def due(self, draw: Draw) -> frozenset[Signal]:
         """Return the signals to measure for the outcome of this draw."""
         return self.needs
-
-    def forgo(self, signals: Collection[Signal]) -> None:
-        """Go on without signals that the loop does not measure; raise if they are needed."""
-        names = ", ".join(sorted({type(signal).__name__ for signal in signals}))
-        raise UserError(
-            f"policy {self.name}: expected one that learns from what is measured here, found one "
-            f"that needs {names}"
-        )
 
     def tell(self, outcome: Outcome) -> None:
         """Learn from the outcome of a draw, which may arrive many draws later."""

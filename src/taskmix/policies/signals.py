@@ -52,21 +52,6 @@ class DevScore(Signal):
 
 
 @dataclass(frozen=True)
-class Skill(Signal):
-    """The dev score of the drawn task relative to a baseline: an evaluation of that task.
-
-    The skill is (score - b) / (1 - b), where b is the score of the majority-class baseline: 0 for a
-    model that always predicts the most frequent label, 1 for one that is always right. It is not
-    measured if b is unknown, as for custom metrics.
-
-    Args:
-        examples: the number of dev examples, the same ones every time; all if None.
-    """
-
-    examples: int | None = None
-
-
-@dataclass(frozen=True)
 class Rewards(Signal):
     """The rewards of the completions that were generated for a draw: free where there are any.
 
@@ -162,7 +147,6 @@ class Measured:
     dev_losses: Mapping[str, float] | None = None
     alignment: float | None = None
     gradient: float | None = None
-    skill: float | None = None
     reward: float | None = None
     spread: float | None = None
     mute: float | None = None
@@ -204,7 +188,6 @@ class Outcome(Measured, _OfDraw):
         dev_losses: the dev loss of each task after the step.
         alignment: the inner product of the batch's gradient with the mean dev gradient.
         gradient: the norm of the batch's gradient after clipping; measured with the alignment.
-        skill: the dev score of the task after the step, relative to a baseline; see `Skill`.
         reward: the mean reward of the completions; see `Rewards` for this and the following.
         spread: the mean standard deviation of the rewards within a group.
         mute: the share of groups whose rewards are all equal.

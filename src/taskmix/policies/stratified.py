@@ -1,7 +1,6 @@
 """Stratified draws, whose counts follow a distribution more closely than independent draws."""
 
 import math
-from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -89,10 +88,6 @@ class Stratified(Policy):
 
     def due(self, draw: Draw) -> frozenset[Signal]:
         return self.policy.due(draw)
-
-    def forgo(self, signals: Collection[Signal]) -> None:
-        self.policy.forgo(signals)
-        self.needs = self.policy.needs
 
     def tell(self, outcome: Outcome) -> None:
         self.policy.tell(outcome)

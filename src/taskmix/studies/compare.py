@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from taskmix.config import OF_MACHINE, RunConfig, dump, label, parse, read_yaml
+from taskmix.config import OF_MACHINE, RunConfig, dump, label, parse_stored, read_yaml
 from taskmix.config.schema import DEFAULT_POLICY
 from taskmix.errors import DivergedError, UserError, unknown
 from taskmix.families import FAMILIES
@@ -216,7 +216,7 @@ def _check_settings(config: RunConfig, path: Path) -> None:
     if not path.exists():
         write_whole(path, dump(config))
         return
-    known = _shared_settings(parse(read_yaml(path), str(path)))
+    known = _shared_settings(parse_stored(read_yaml(path), str(path)))
     check_same_settings(str(path), known, _shared_settings(config), "choose another folder")
 
 

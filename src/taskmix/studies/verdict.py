@@ -54,9 +54,9 @@ def verdict(
         unit: of the differences.
         cost: by contestant and baseline, the examples passed forward and backward.
 
-    >>> found = {"worth": Difference(0.012, 5, 0.003, 0.021, p=0.02)}
-    >>> verdict(found, "random", cost={"worth": 102, "random": 100}).sentence
-    'worth is 1.2 points above random (95% interval +0.3 to +2.1, 5 seeds, p 0.020)
+    >>> found = {"aimed": Difference(0.012, 5, 0.003, 0.021, p=0.02)}
+    >>> verdict(found, "random", cost={"aimed": 102, "random": 100}).sentence
+    'aimed is 1.2 points above random (95% interval +0.3 to +2.1, 5 seeds, p 0.020)
     for 2% more compute.'
     """
     if not differences:

@@ -18,7 +18,6 @@ from taskmix.policies.signals import (
     Outcome,
     Rewards,
     Signal,
-    Skill,
     Uncertainty,
 )
 
@@ -34,7 +33,6 @@ _PLAUSIBLE: Mapping[type[Signal], _Values] = {
         "alignment": float(rng.normal(0.1, 0.2)),
         "gradient": float(rng.exponential()),
     },
-    Skill: lambda tasks, rng: {"skill": float(rng.uniform(-0.1, 1))},
     Rewards: lambda tasks, rng: {
         name: float(rng.random()) for name in ("reward", "spread", "mute", "advantage")
     },

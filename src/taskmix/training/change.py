@@ -19,7 +19,15 @@ from taskmix.training import checkpoints
 from taskmix.training.assembly import assemble
 from taskmix.training.budget import Spent, is_spent
 from taskmix.training.checkpoints import Snapshot
-from taskmix.training.folder import CHECKPOINTS, JOURNAL, RUN, SCORES, config_of, locked
+from taskmix.training.folder import (
+    CHECKPOINTS,
+    JOURNAL,
+    RUN,
+    SCORES,
+    config_of,
+    config_to_resume,
+    locked,
+)
 from taskmix.training.policy import PolicyDriver
 from taskmix.training.prepare import PythonTasks
 from taskmix.training.session import Session, check_config, config_hash
@@ -72,7 +80,7 @@ def change_tasks(
 @contextmanager
 def _opened(folder: Path) -> Iterator[tuple[RunConfig, Snapshot | None]]:
     """Lock a run, complete a change of it, and give its configuration and newest checkpoint."""
-    config_of(folder)  # a folder without a run is not locked, and not written to
+    config_to_resume(folder)  # a folder without a run is not locked, and not written to
     with locked(folder):
         complete_change(folder)
         config = config_of(folder)

@@ -18,7 +18,7 @@ from taskmix.schedule import rate_factor
 from taskmix.tasks.batches import Batch, TaskItems
 from taskmix.tasks.parts import Split
 from taskmix.training.budget import Spent, place_of
-from taskmix.training.evaluation import baseline, evaluate
+from taskmix.training.evaluation import evaluate
 from taskmix.training.folder import Scores
 from taskmix.training.frozen_states import FrozenStates
 from taskmix.training.loading import Loader, pick_device, wants_bfloat16
@@ -213,9 +213,6 @@ class Engine:
         if predicted.shape[-1] > 1 and bool(wrong.any()):
             raise UserError(f"{what}: expected probabilities, none below 0, that sum to 1")
         return predicted
-
-    def guess(self, task: str, split: Split) -> float | None:
-        return baseline(self.tasks[task], self.train[task], split)
 
     def state_dict(self) -> dict[str, Any]:
         return {"streams": self.loader.state_dict(), "spent": asdict(self.spent)}

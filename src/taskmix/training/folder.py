@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 
-from taskmix.config import RunConfig, parse, read_yaml
+from taskmix.config import RunConfig, parse, parse_stored, read_yaml
 from taskmix.errors import UserError, explain
 from taskmix.files import JOURNAL as JOURNAL
 from taskmix.files import SCORES as SCORES
@@ -65,11 +66,20 @@ class Finished(Tabled):
 
 
 def config_of(folder: Path) -> RunConfig:
+    """Return the configuration of a run that is only read."""
+    return parse_stored(_values_of(folder), str(folder / RUN))
+
+
+def config_to_resume(folder: Path) -> RunConfig:
+    return parse(_values_of(folder), str(folder / RUN))
+
+
+def _values_of(folder: Path) -> dict[str, Any]:
     if not (folder / RUN).exists():
         raise UserError(
             f"{folder}: expected a run folder, found no {RUN} in it{_runs_below(folder)}"
         )
-    return parse(read_yaml(folder / RUN), str(folder / RUN))
+    return read_yaml(folder / RUN)
 
 
 def finished(folder: Path) -> Finished:

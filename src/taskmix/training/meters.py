@@ -20,7 +20,6 @@ from taskmix.policies import (
     Gain,
     Loss,
     Signal,
-    Skill,
     Uncertainty,
 )
 from taskmix.rng import seed_for
@@ -129,23 +128,6 @@ class DevScoreMeter(Meter):
         return {"score": self.engine.score(signal.task, probe).score}
 
 
-class SkillMeter(Meter):
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine)
-        self._baselines: dict[tuple[str, int | None], float | None] = {}
-
-    def after(self, signal: Skill, step: StepTaken) -> Mapping[str, Any]:
-        key = step.task, signal.examples
-        probe = self.probe(*key)
-        if key not in self._baselines:
-            self._baselines[key] = self.engine.guess(step.task, probe)
-        baseline = self._baselines[key]
-        if baseline is None or baseline >= 1:
-            return {}
-        score = self.engine.score(step.task, probe).score
-        return {"skill": (score - baseline) / (1 - baseline)}
-
-
 class DevLossesMeter(Meter):
     def after(self, signal: DevLosses, step: StepTaken) -> Mapping[str, Any]:
         probes = {name: self.probe(name, signal.examples) for name in self.names(signal.tasks)}
@@ -242,7 +224,6 @@ METERS: Mapping[type[Signal], type[Meter]] = {
     DevScore: DevScoreMeter,
     Uncertainty: UncertaintyMeter,
     DevLosses: DevLossesMeter,
-    Skill: SkillMeter,
 }
 
 

@@ -20,6 +20,7 @@ from taskmix.training.folder import (
     Finished,
     check_no_run,
     config_of,
+    config_to_resume,
     finished,
     locked,
 )
@@ -119,7 +120,7 @@ def resume_run(
         watchers: the objects that are notified of the progress.
     """
     folder = Path(folder)
-    config = config_of(folder)  # a folder without a run is not locked, and not written to
+    config = config_to_resume(folder)  # a folder without a run is not locked, and not written to
     with joined(config) as ranks, stoppable(lambda: _stopped(folder)):
         if steps is not None:
             ranks.agreed(lambda: extend(folder, steps))
