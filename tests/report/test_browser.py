@@ -154,6 +154,15 @@ def test_a_printed_page_has_every_figure(pages: dict[str, Path], chromium: Brows
     assert chromium.call("Page.printToPDF")["data"]
 
 
+def test_paper_has_no_hint_that_a_table_scrolls(pages: dict[str, Path], chromium: Browser) -> None:
+    chromium.open(pages["study"], 390)
+    chromium.wait("document.querySelector('.wide.scrolls') !== null")
+    chromium.call("Emulation.setEmulatedMedia", media="print")
+    after = "getComputedStyle(document.querySelector('.wide.scrolls'), '::after').content"
+    assert chromium.run(after) == "none"
+    chromium.call("Emulation.setEmulatedMedia", media="")
+
+
 def test_the_verdict_is_painted_before_the_first_figure(
     pages: dict[str, Path], chromium: Browser
 ) -> None:

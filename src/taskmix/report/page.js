@@ -23,6 +23,8 @@ function draw(element, figures) {
   const narrow = element.clientWidth < 600;
   if (narrow) {
     layout.hovermode = "closest"; // a box with all values would cover the figure
+    // The names of the bars stand upright there, below the last step of the axis beside them.
+    if (layout.xaxis2 && data.some((trace) => trace.type === "bar")) layout.xaxis2.ticklabelstandoff = 14;
     for (const axis of Object.values(layout)) if (axis?.ticktext) axis.ticktext = axis.ticktext.map(shortened);
   }
   const bar = narrow ? false : "hover";
