@@ -70,7 +70,7 @@ SMOKE: dict[str, list[str]] = {
     "coverage.run": ["--logs 10 --cells 2"],
     "coverage.promises": ["--logs 2"],
     "learned_mixture.run": [
-        "--suites begun --seeds 1 --arms uniform learned --set budget.steps=10",
+        "--suites begun sizes --seeds 1 --arms uniform learned --set budget.steps=10",
         "--suites bandit --sets 1 --environments 1",
         "--suites free --seeds 1 --set budget.steps=40",
     ],
