@@ -51,14 +51,26 @@ SUITES: Mapping[str, tuple[str, ...]] = {
         *("glue/qnli", "glue/mnli", "glue/mrpc", "wnut17", "superglue/cb", "glue/rte"),
         "superglue/wsc",
     ),
+    "spans": (
+        *("wnut17", "mrqa/squad", "glue/stsb", "snli"),
+        *("glue/wnli", "superglue/copa", "superglue/wic", "glue/cola"),
+    ),
 }
 IMAGES, FREE_SUITES = ("late", "begun", "sizes"), ("late", "begun")
-RULES: Mapping[str, int] = {"late": 1, "begun": 2, "domains": 6, "text": 7, "sizes": 10}
+RULES: Mapping[str, int] = {
+    "late": 1,
+    "begun": 2,
+    "domains": 6,
+    "text": 7,
+    "sizes": 10,
+    "spans": 13,
+}
 """The number of each suite's rule on the other arms."""
 CALIBRATION: Mapping[tuple[str, ...], tuple[int, int]] = {
     ("late", "begun", "domains"): (3, 4),
     ("text",): (8, 9),
     ("sizes",): (11, 12),
+    ("spans",): (14, 15),
 }
 """The numbers of the rules on intervals and on signs, by the suites that they are about."""
 BANDIT, FREE, HELD_OUT = "bandit", "free", "families"
@@ -72,7 +84,10 @@ ARMS: Mapping[str, Any] = {
     "aimed": {"name": "aimed"},
     TWICE: {"name": "random"},
 }
-SUITE_ARMS: Mapping[str, Sequence[str]] = {"domains": ("uniform", LEARNED, "aimed")}
+SUITE_ARMS: Mapping[str, Sequence[str]] = {
+    "domains": ("uniform", LEARNED, "aimed"),
+    "spans": ("uniform", LEARNED, "size", "temperature 2", TWICE),
+}
 """The arms of the suites that do not have all of them."""
 PILOT_SEED, SEEDS = 100, range(101, 106)
 SUITE_SEEDS: Mapping[str, Sequence[int]] = {"domains": range(101, 104), "sizes": range(101, 111)}
@@ -96,18 +111,19 @@ def configuration(suite: str, sets: Sequence[str]) -> RunConfig:
         "evaluate": {"keep": "last"},
         "policy": "random",
     }
-    if suite == "text":
+    if suite in ("text", "spans"):
+        spans = suite == "spans"
         values |= {
             "model": {
                 "encoder": "minilm",
                 "layers": 2,
                 "freeze": 1,
                 "pooling": "mean",
-                "max_length": 48,
+                "max_length": 64 if spans else 48,
             },
-            "budget": {"steps": 250, "batch": 8},
+            "budget": {"steps": 300 if spans else 250, "batch": 8},
             "optimizer": {"lr": 3e-4, "head_factor": 10},
-            "evaluate": {"every": 25, "examples": 150, "keep": "last"},
+            "evaluate": {"every": 30 if spans else 25, "examples": 150, "keep": "last"},
             "data": os.environ["TASKMIX_DATA"],
         }
     return with_sets(parse(values, suite), sets)
