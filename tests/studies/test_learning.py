@@ -81,7 +81,7 @@ def test_shares_are_learned_and_written_only_where_asked(run: Path, tmp_path: Pa
 def test_a_mixture_is_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     tuning = taskmix.tune(CONFIG, pilot_budget=40)
-    assert [tuned.scored.schedule.steps for tuned in tuning.runs] == [40, 120]
+    assert [tuned.scored[0].schedule.steps for tuned in tuning.runs] == [40, 120]
     assert (tmp_path / "studies" / "small-tuned" / "run-1" / "scores.json").exists()
     assert "promised" in repr(tuning)
 

@@ -18,6 +18,7 @@ from taskmix.cli.base import (
     Sets,
     StudyFolder,
     TrustOption,
+    WorkersOption,
     command,
 )
 from taskmix.cli.terminal import out, print_report, print_sentence, print_tables, showing
@@ -142,6 +143,7 @@ def _learn_from_scores(
 @command(
     "taskmix tune small-glue.yaml --runs 2",
     "taskmix tune small-glue.yaml --runs 2 --pilot-budget 500",
+    "taskmix tune small-glue.yaml --repeats 4 --workers 2",
 )
 def tune(
     file: RunFile,
@@ -152,6 +154,10 @@ def tune(
     floor: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="The least share of a task.")
     ] = 0.02,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="How often each run is made, with different seeds.")
+    ] = 1,
+    workers: WorkersOption = 1,
     sets: Sets = None,
     to: StudyFolder = None,
     data: DataOption = None,
@@ -160,7 +166,7 @@ def tune(
     """Run a pilot, learn better shares from its scores, run with them, and so on.
 
     Each run learns from all runs before it. The same command continues after an interruption, or
-    adds runs.
+    adds runs. Workers divide the repeats of a run among them.
     """
     from taskmix import config as configs
     from taskmix.report.page import write_report
@@ -168,9 +174,16 @@ def tune(
 
     config = configs.load(file, sets or (), data)
     folder = to or Path("studies") / f"{config.name}-tuned"
-    with showing(quiet) as view:
+    with showing(quiet, workers, (runs + 1) * repeats) as view:
         tuning = tune_mixture(
-            config, runs, folder, pilot_budget=pilot_budget, floor=floor, watch=view
+            config,
+            runs,
+            folder,
+            pilot_budget=pilot_budget,
+            floor=floor,
+            repeats=repeats,
+            workers=workers,
+            watch=view,
         )
     print_tables(tuning.tables())
     print_sentence(tuning.verdict())

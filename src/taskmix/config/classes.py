@@ -43,6 +43,8 @@ PolicySpec = Policy | str | Mapping[str, Any]
 """A policy, its name, or a mapping of its name and options."""
 NOT_OPTIONS = frozenset({"self", "info", "tasks", "sizes", "batch", "scaler", "propensity"})
 """Arguments of deciders that the run supplies, or that only Python code can pass."""
+SECTION_KEYS = ("name", "as", "draws", "forecast")
+"""The keys of a decider's section that are no options of its class."""
 
 
 def is_own(name: object) -> bool:
@@ -120,6 +122,7 @@ class _DeciderSpec(BaseModel):
 
 class _PolicySpec(_DeciderSpec):
     draws: Literal["iid", "stratified"] = "iid"
+    forecast: dict[str, Any] | None = None  # what learned shares promise; for the report alone
 
 
 def parameters_of(cls: type[Any]) -> dict[str, inspect.Parameter]:
@@ -205,12 +208,12 @@ def _options_text(cls: type[Any]) -> str:
 
 
 def options_of(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a decider's class: all keys but `name`, `as` and `draws`.
+    """Return the options of a decider's class: all keys but those of every decider.
 
     >>> options_of({"name": "temperature", "temperature": 2, "as": "warm"})
     {'temperature': 2}
     """
-    return {key: value for key, value in spec.items() if key not in ("name", "as", "draws")}
+    return {key: value for key, value in spec.items() if key not in SECTION_KEYS}
 
 
 def label(decider: Mapping[str, Any]) -> str:
@@ -229,7 +232,7 @@ def label(decider: Mapping[str, Any]) -> str:
     options = [
         str(value) if key == name else f"{key} {value}"
         for key, value in decider.items()
-        if key != "name"
+        if key not in ("name", "forecast")
     ]
     return f"{name} {', '.join(options)}".rstrip()
 

@@ -10,6 +10,7 @@ from taskmix.report.document import Plot, events, folded, legend, table, tiles, 
 from taskmix.report.figures.deciders import DECIDERS
 from taskmix.report.figures.run import CONVERGENCE, DEV_SCORES, REWARD, TRAINING_LOSS
 from taskmix.report.history import Exposure, History, exposures
+from taskmix.report.promise import promise_table
 from taskmix.report.run_data import RunData
 from taskmix.report.style import looks
 from taskmix.report.timeline import rewards, training_losses
@@ -26,10 +27,11 @@ MAX_SHARES = 4
 
 def run_body(run: RunData) -> list[str | Plot]:
     """Return the scores first, then the figures, then the configuration."""
-    reasons, plots = why(run.history), _plots(run)
+    reasons, plots, promised = why(run.history), _plots(run), promise_table(run)
     return [
         tiles(_facts(run)),
         table(run_table(run)),
+        *([table(promised)] if promised else []),
         legend(looks(run.history.tasks)),
         *plots[:1],  # of the shares
         *([folded("Why the shares changed", events(reasons), is_open=True)] if reasons else []),

@@ -18,8 +18,8 @@ def write_tuning_report(folder: Path) -> Path:
     """Write `report.html` into the folder of a tuning; return its path."""
     plotly()
     tuning = read_tuning(folder)
-    runs = {run.folder.name: [read_run(run.folder).history] for run in tuning.runs}
-    tasks, unit = tuning.runs[0].scored.tasks, tuning.unit
+    runs = {run.name: [read_run(path).history for path in run.folders] for run in tuning.runs}
+    tasks, unit = tuning.runs[0].scored[0].tasks, tuning.unit
     heading = (LOSS_BANDS if unit is LOSSES else SCORE_BANDS).heading
     body: list[str | Plot] = [
         *map(table, tuning.tables()),

@@ -167,7 +167,8 @@ def folder_name(decider: Mapping[str, Any]) -> str:
     """Return the name of a contestant's folder, the same as in earlier versions."""
     name = str(decider.get("as", decider["name"]))
     if "as" not in decider:
-        options = ", ".join(f"{key}={value}" for key, value in decider.items() if key != "name")
+        shown = {k: v for k, v in decider.items() if k not in ("name", "forecast")}
+        options = ", ".join(f"{key}={value}" for key, value in shown.items())
         name += f"({options})" if options else ""
     return _plain(name)
 

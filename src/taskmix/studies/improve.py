@@ -33,6 +33,7 @@ from taskmix.offpolicy.curves import (
     FLOOR,
     LearnedMixture,
     Measure,
+    Promise,
     RateSchedule,
     ScoredRun,
     learn_mixture,
@@ -176,9 +177,19 @@ def policy_spec(shares: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     return {"name": "schedule", "phases": [dict(phase) for phase in shares]}
 
 
-def write_policy(path: Path, shares: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """Write a policy file with the probabilities of each phase, and return its content."""
+def write_policy(
+    path: Path, shares: Sequence[Mapping[str, float]], promise: Promise | None = None
+) -> dict[str, Any]:
+    """Write a policy file with the probabilities of each phase, and return its content.
+
+    Args:
+        path: of the file.
+        shares: the probabilities of each phase.
+        promise: the forecast, which the report of a run with this file shows.
+    """
     spec = policy_spec(shares)
+    if promise is not None:
+        spec["forecast"] = asdict(promise)
     path.parent.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump(spec, sort_keys=False, allow_unicode=True)
     write_whole(path, f"{_first_line(text)}\n{text}")
@@ -263,7 +274,7 @@ def learn_from_scores(
     scored = [ScoredRun.from_journal(run, measure) for run in runs]
     mixture = learn_mixture(scored, floor=floor)
     if to is not None:
-        write_policy(to, [mixture.shares])
+        write_policy(to, [mixture.shares], mixture.promise(scored[-1].schedule.steps))
     return mixture
 
 

@@ -95,6 +95,8 @@ def tune(
     *,
     pilot_budget: int | None = None,
     floor: float = FLOOR,
+    repeats: int = 1,
+    workers: int = 1,
     watch: "Callable[[RunConfig, str], Watcher] | None" = None,
 ) -> Tuning:
     """Run a pilot, learn better shares from its scores, run with them, and so on.
@@ -108,13 +110,18 @@ def tune(
         out: the folder of the runs; `studies/NAME-tuned` if None.
         pilot_budget: the steps of the pilot; those of the configuration if None.
         floor: the least share of a task.
+        repeats: how often each run is made, with different seeds; the next shares are learned from
+            all of them.
+        workers: processes on this machine, which divide the repeats of a run among them. With more
+            than one, watch has to be a function of a module.
         watch: a function that creates the watcher of a run from its configuration and a title.
     """
     from taskmix.training.run import configured
 
     shared = configured(config)
     folder = Path("studies") / f"{shared.name}-tuned" if out is None else Path(out)
-    return tune_config(shared, runs, folder, TuneSettings(pilot_budget, floor), watch)
+    settings = TuneSettings(pilot_budget, floor, repeats)
+    return tune_config(shared, runs, folder, settings, watch, workers)
 
 
 def _paths(runs: Runs) -> list[Path]:

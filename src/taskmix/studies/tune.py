@@ -16,22 +16,25 @@ from taskmix.files import SCORES as SCORES_FILE
 from taskmix.files import write_whole
 from taskmix.offpolicy.curves import (
     FLOOR,
-    Forecast,
     LearnedMixture,
     ScoredRun,
     learn_mixture,
 )
+from taskmix.policies.state import Array
+from taskmix.studies.compare import LOCKS, run_jobs
+from taskmix.studies.contestants import Job
 from taskmix.studies.improve import schedule_of, write_policy
+from taskmix.studies.locks import FileLocks
 from taskmix.studies.paired import LOSSES, SCORES, Unit
-from taskmix.studies.workers import Runner, check_same_settings
-from taskmix.tables import Column, Row, Table, TableCell, Tabled, hundredths
+from taskmix.studies.workers import Runner, check_same_settings, helpers
+from taskmix.tables import Column, Row, Table, Tabled, hundredths
 from taskmix.training.prepare import with_steps, without_epochs
 
 if TYPE_CHECKING:
     from taskmix.training.watching import Watcher
 
 SETTINGS = "tune.yaml"
-FORECAST, POLICY = "forecast-{}.json", "policy-{}.yaml"
+RUN_NAME, FORECAST, POLICY = "run-{}", "forecast-{}.json", "policy-{}.yaml"
 
 
 @dataclass(frozen=True)
@@ -41,30 +44,40 @@ class TuneSettings:
     Args:
         pilot_steps: the budget of the first run; that of the run file if None.
         floor: the least share of a task.
+        repeats: how often each run is made, with different seeds.
     """
 
     pilot_steps: int | None = None
     floor: float = FLOOR
+    repeats: int = 1
 
 
 @dataclass(frozen=True, eq=False)
 class TunedRun:
-    """A run, and the forecast that was made for it; None for the first run.
+    """A run, made with one or more seeds, and the forecast that was made for it.
 
     Args:
-        folder: of the run.
-        promised: the shares that it followed, with their forecast.
-        scored: its evaluations.
+        name: `run-0` is the pilot.
+        folders: of the run with each seed.
+        promised: the shares that it followed, with their forecast; None for the pilot.
+        scored: its evaluations, by seed.
     """
 
-    folder: Path
+    name: str
+    folders: tuple[Path, ...]
     promised: LearnedMixture | None
-    scored: ScoredRun
+    scored: tuple[ScoredRun, ...]
 
     @property
     def objective(self) -> float:
-        """The mean value of the target tasks at the end of the run."""
-        return float(self.scored.values[-1, np.isin(self.scored.tasks, self.scored.targets)].mean())
+        """The mean value of the target tasks at the end of the run, over the seeds."""
+        targets = [run.values[-1, np.isin(run.tasks, run.targets)].mean() for run in self.scored]
+        return float(np.mean(targets))
+
+    def mean(self, values: Callable[[ScoredRun], Array]) -> Array:
+        """Return the mean over the seeds of the tasks' values, shape `(tasks,)`."""
+        mean: Array = np.mean([values(run) for run in self.scored], axis=0)
+        return mean
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,72 +86,85 @@ class Tuning(Tabled):
 
     runs: Sequence[TunedRun]
 
+    @property
+    def unit(self) -> Unit:
+        return LOSSES if self.runs[0].scored[0].measure == "loss" else SCORES
+
+    def verdict(self) -> str:
+        """Return what the last run reached, against the pilot and its own forecast."""
+        pilot, last, unit = self.runs[0], self.runs[-1], self.unit
+        reached = f"{last.name} reached {unit.level(last.objective)}"
+        if last.promised is None:
+            return f"{reached}. It is the pilot: no run with learned shares is finished."
+        forecast = last.promised.objective
+        low, high = sorted([forecast.low, forecast.high], key=lambda value: unit.factor * value)
+        interval = (
+            f"{unit.level(forecast.mean)} (90% interval {unit.level(low)} to {unit.level(high)})."
+        )
+        seeds = len(last.scored)
+        if seeds > 1:
+            return (
+                f"{reached} with learned shares, on average over {seeds} seeds; the pilot reached "
+                f"{unit.level(pilot.objective)}. Predicted for a single run: {interval}"
+            )
+        return (
+            f"{reached} with learned shares; the pilot reached {unit.level(pilot.objective)}. "
+            f"Predicted: {interval} "
+            "Single runs do not tell a difference from noise: compare mixtures with several seeds."
+        )
+
     def tables(self) -> list[Table]:
         """Return the objective of each run, and each task's shares and scores."""
-        sign, text = 1.0, hundredths
-        if self.runs[0].scored.measure == "loss":
-            sign, text = -1.0, "{:.3f}".format
-
-        def promised(forecast: Forecast | None) -> TableCell | None:
-            if forecast is None:
-                return None
-            low, high = sorted([sign * forecast.low, sign * forecast.high])
-            mean = sign * forecast.mean
-            return TableCell(f"{text(mean)} ({text(low)} to {text(high)})", mean)
-
+        measure = self.runs[0].scored[0].measure
+        columns = [
+            Column("run"),
+            Column("seeds", "d"),
+            Column("steps", ",d"),
+            Column("promised"),
+            Column("reached", self._level),
+        ]
         objectives: list[Row] = [
             [
-                run.folder.name,
-                run.scored.schedule.steps,
-                promised(run.promised.objective if run.promised else None),
-                sign * run.objective,
+                run.name,
+                len(run.scored),
+                run.scored[0].schedule.steps,
+                run.promised.objective.cell(measure) if run.promised else None,
+                run.objective,
             ]
             for run in self.runs
         ]
-        columns = [
-            Column("run"),
-            Column("steps", ",d"),
-            Column("promised"),
-            Column("reached", text),
-        ]
-        by_run = [(run.folder.name, run.scored) for run in self.runs]
-        tasks: list[Row] = [
-            [task, *(value for _, run in by_run for value in _of_task(run, task, sign))]
-            for task in self.runs[0].scored.tasks
-        ]
         heads = [
             column
-            for name, run in by_run
-            for column in (Column(f"{name}: share", ".1%"), Column(run.measure, text))
+            for run in self.runs
+            for column in (Column(f"{run.name}: share", ".1%"), Column(measure, self._level))
+        ]
+        pairs = [
+            values
+            for run in self.runs
+            for values in (run.mean(lambda one: one.shares), run.mean(lambda one: one.values[-1]))
+        ]
+        tasks: list[Row] = [
+            [task, *(float(values[k]) for values in pairs)]
+            for k, task in enumerate(self.runs[0].scored[0].tasks)
         ]
         return [
             Table(columns, objectives, notes=tuple(self._notes())),
             Table([Column("task"), *heads], tasks),
         ]
 
-    @property
-    def unit(self) -> Unit:
-        return LOSSES if self.runs[0].scored.measure == "loss" else SCORES
-
-    def verdict(self) -> str:
-        """Return what the last run reached, against the pilot and its own forecast."""
-        pilot, last, unit = self.runs[0], self.runs[-1], self.unit
-        reached = f"{last.folder.name} reached {unit.level(last.objective)}"
-        if last.promised is None:
-            return f"{reached}. It is the pilot: no run with learned shares is finished."
-        forecast = last.promised.objective
-        low, high = sorted([forecast.low, forecast.high], key=lambda value: unit.factor * value)
-        return (
-            f"{reached} with learned shares; the pilot reached {unit.level(pilot.objective)}. "
-            "Predicted: "
-            f"{unit.level(forecast.mean)} (90% interval {unit.level(low)} to {unit.level(high)}). "
-            "Single runs do not tell a difference from noise: compare mixtures with several seeds."
-        )
+    def _level(self, value: float) -> str:
+        """Return a score, or a negative loss, in words."""
+        return hundredths(value) if self.runs[0].scored[0].measure == "score" else f"{-value:.3f}"
 
     def _notes(self) -> list[str]:
         notes = ["Promised with 90% intervals, before the run, from the runs above it."]
+        if any(len(run.scored) > 1 for run in self.runs):
+            notes = [
+                "Promised for a single run with 90% intervals, before the run, from the runs "
+                "above it; reached on average over the seeds."
+            ]
         first = next((run.promised for run in self.runs if run.promised), None)
-        pilot, last = self.runs[0].scored.schedule.steps, self.runs[-1].scored.schedule.steps
+        pilot, last = (run.scored[0].schedule.steps for run in (self.runs[0], self.runs[-1]))
         late = [task.task for task in first.tasks if not task.begun] if first else []
         if late and pilot < last:
             notes.append(
@@ -148,74 +174,119 @@ class Tuning(Tabled):
         return notes
 
 
-def _of_task(run: ScoredRun, task: str, sign: float) -> tuple[float, float]:
-    k = run.tasks.index(task)
-    return float(run.shares[k]), sign * float(run.values[-1, k])
-
-
 def tune(
     config: RunConfig,
     runs: int,
     out: Path,
     settings: TuneSettings | None = None,
     watch: "Callable[[RunConfig, str], Watcher] | None" = None,
+    workers: int = 1,
 ) -> Tuning:
     """Run a pilot, then learn shares from all runs so far and run with them, several times.
 
     The pilot in `out/run-0` follows the policy of the run file. The forecast for run i is in
-    `out/forecast-i.json`, its shares are in `out/policy-i.yaml`; each run has another seed. The
-    same call continues a tuning that was interrupted, or adds runs to it.
+    `out/forecast-i.json`, its shares are in `out/policy-i.yaml`. All runs have different seeds;
+    with several repeats, the run with seed 7 is in `out/run-i/seed-7`. The same call continues a
+    tuning that was interrupted, or adds runs to it. Several calls with the same folder divide the
+    runs among them. A run that diverges is left out.
 
     Args:
         config: the run.
         runs: the number of runs after the pilot.
         out: the folder of the tuning.
-        settings: the pilot's budget and the least share; the defaults if None.
+        settings: of the tuning; the defaults if None.
         watch: returns a watcher of a run.
+        workers: processes on this machine, which divide the repeats of a run.
     """
     if config.family.key == "weighting":
         raise UserError("tune: expected a run file with a policy or a selector, found a weighting")
-    settings, runner = settings or TuneSettings(), Runner(watch=watch)
-    config = without_epochs(with_steps(config))
-    _check_settings(out / SETTINGS, settings)
-    pilot = config
-    if settings.pilot_steps is not None:
-        pilot = with_sets(config, [f"budget.steps={settings.pilot_steps}"])
+    settings, locks = settings or TuneSettings(), FileLocks(out / LOCKS)
+    with locks.wait(SETTINGS):
+        _check_settings(out / SETTINGS, settings)
+    plan = _Plan(without_epochs(with_steps(config)), runs, out, settings)
+    with helpers(workers - 1, _work, plan, Runner(watch=watch), locks):
+        _work(plan, Runner(watch=watch), locks)
+    return read_tuning(out)
+
+
+def read_tuning(out: Path) -> Tuning:
+    """Return the finished runs in the folder of a tuning."""
     tuned: list[TunedRun] = []
-    for i in range(runs + 1):
-        folder, promised, planned = out / f"run-{i}", None, pilot
-        if i > 0:
-            scored = [run.scored for run in tuned]
-            promised = _forecast(out / FORECAST.format(i), scored, config, settings)
-            spec = write_policy(out / POLICY.format(i), [promised.shares])
-            reseeded = config.model_copy(update={"seed": config.seed + i})
-            planned = decided_by(reseeded, spec, out, POLICY.format(i))
-        runner.run(planned, folder, folder.name)
-        tuned.append(TunedRun(folder, promised, ScoredRun.from_journal(folder)))
-    return Tuning(tuned)
-
-
-def _forecast(
-    path: Path, runs: Sequence[ScoredRun], config: RunConfig, settings: TuneSettings
-) -> LearnedMixture:
-    """Return the stored forecast, or learn and store it."""
-    if path.exists():
-        return _read_forecast(path)
-    mixture = learn_mixture(runs, schedule_of(config), floor=settings.floor)
-    write_whole(path, json.dumps(asdict(mixture), indent=2) + "\n")
-    return mixture
-
-
-def read_tuning(folder: Path) -> Tuning:
-    """Return the finished runs of a tuning; raise if there is none."""
-    tuned: list[TunedRun] = []
-    while (run := folder / f"run-{len(tuned)}").is_dir() and (run / SCORES_FILE).exists():
-        forecast = folder / FORECAST.format(len(tuned))
-        promised = _read_forecast(forecast) if forecast.exists() else None
-        tuned.append(TunedRun(run, promised, ScoredRun.from_journal(run)))
+    while (run := _read_run(out, len(tuned))) is not None:
+        tuned.append(run)
     if not tuned:
-        raise UserError(f"{folder}: expected a finished run, found none")
+        raise UserError(f"{out}: expected a finished run of a tuning, found none")
     return Tuning(tuned)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The runs of a tuning, which every worker goes through."""
+
+    config: RunConfig
+    runs: int
+    out: Path
+    settings: TuneSettings
+
+    def jobs(self, i: int, planned: RunConfig) -> list[Job]:
+        """Return the repeats of run i."""
+        name, repeats = RUN_NAME.format(i), self.settings.repeats
+        first = self.config.seed + i * repeats
+        jobs = []
+        for seed in range(first, first + repeats):
+            below = name if repeats == 1 else f"{name}/seed-{seed}"
+            seeded = planned.model_copy(update={"seed": seed})
+            jobs.append(Job(name, seeded, self.out / below, below))
+        return jobs
+
+    def planned(self, i: int, runs: Sequence[TunedRun]) -> RunConfig:
+        """Return the configuration of run i, which is learned from the runs before it."""
+        if i == 0:
+            steps = self.settings.pilot_steps or self.config.budget.steps
+            return with_sets(self.config, [f"budget.steps={steps}"])
+        path, policy = self.out / FORECAST.format(i), POLICY.format(i)
+        if path.exists():
+            mixture = _read_forecast(path)
+        else:
+            scored = [seed for run in runs for seed in run.scored]
+            mixture = learn_mixture(scored, schedule_of(self.config), floor=self.settings.floor)
+            write_whole(path, json.dumps(asdict(mixture), indent=2) + "\n")
+        promise = mixture.promise(self.config.budget.steps)
+        spec = write_policy(self.out / policy, [mixture.shares], promise)
+        return decided_by(self.config, spec, self.out, policy)
+
+
+def _work(plan: _Plan, runner: Runner, locks: FileLocks) -> None:
+    """Train the runs that no other worker has locked, one after the other."""
+    tuned: list[TunedRun] = []
+    for i in range(plan.runs + 1):
+        with locks.wait(FORECAST.format(i)):
+            planned = plan.planned(i, tuned)
+        run_jobs(plan.jobs(i, planned), runner, locks)
+        run = _read_run(plan.out, i)
+        if run is None:
+            raise UserError(
+                f"{plan.out / RUN_NAME.format(i)}: expected a run that does not diverge, found "
+                "none; look at the data or lower optimizer.lr"
+            )
+        tuned.append(run)
+
+
+def _read_run(out: Path, i: int) -> TunedRun | None:
+    """Return run i with the seeds that are finished; None if there are none."""
+    name = RUN_NAME.format(i)
+    folders = [out / name, *sorted((out / name).glob("seed-*"), key=_seed_of)]
+    folders = [folder for folder in folders if (folder / SCORES_FILE).exists()]
+    if not folders:
+        return None
+    scored = [ScoredRun.from_journal(folder) for folder in folders]
+    promised = _read_forecast(out / FORECAST.format(i)) if i else None
+    ordered = tuple(run.reordered(scored[0].tasks) for run in scored)
+    return TunedRun(name, tuple(folders), promised, ordered)
+
+
+def _seed_of(folder: Path) -> int:
+    return int(folder.name.removeprefix("seed-"))
 
 
 def _read_forecast(path: Path) -> LearnedMixture:
@@ -225,7 +296,8 @@ def _read_forecast(path: Path) -> LearnedMixture:
 def _check_settings(path: Path, settings: TuneSettings) -> None:
     """Keep the settings in the folder; raise if the tuning was begun with others."""
     if path.exists():
-        check_same_settings(str(path), read_yaml(path), asdict(settings), "choose another folder")
+        known = asdict(TuneSettings()) | read_yaml(path)
+        check_same_settings(str(path), known, asdict(settings), "choose another folder")
     else:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, yaml.safe_dump(asdict(settings), sort_keys=False))

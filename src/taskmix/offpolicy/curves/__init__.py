@@ -4,6 +4,7 @@ from taskmix.offpolicy.curves.mixture import (
     FLOOR,
     Forecast,
     LearnedMixture,
+    Promise,
     TaskForecast,
     learn_mixture,
 )
@@ -17,6 +18,7 @@ __all__ = [
     "LearnedMixture",
     "LearningCurves",
     "Measure",
+    "Promise",
     "RateSchedule",
     "ScoredRun",
     "TaskForecast",

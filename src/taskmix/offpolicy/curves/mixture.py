@@ -1,6 +1,6 @@
 """The mixture of tasks that learning curves promise most for."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,6 +40,56 @@ class Forecast:
 
     def covers(self, value: float) -> bool:
         return self.low <= value <= self.high
+
+    def cell(self, measure: Measure) -> TableCell:
+        """Return the mean and the interval in words, of losses without their sign."""
+        text, sign = _units(measure)
+        low, high = sorted([sign * self.low, sign * self.high])
+        return TableCell(
+            f"{text(sign * self.mean)} ({text(low)} to {text(high)})", sign * self.mean
+        )
+
+
+def _units(measure: Measure) -> tuple[Callable[[float], str], float]:
+    """Return how values are written, and their sign."""
+    return (hundredths, 1.0) if measure == "score" else ("{:.3f}".format, -1.0)
+
+
+@dataclass(frozen=True)
+class Promise:
+    """The forecast of a run with learned shares, as their policy file stores it.
+
+    Args:
+        steps: the budget of the run that it is for.
+        measure: whether the values are scores or negative losses.
+        objective: the mean value of the target tasks.
+        tasks: the value of each task.
+    """
+
+    steps: int
+    measure: Measure
+    objective: Forecast
+    tasks: Mapping[str, Forecast]
+
+    def table(self, values: Mapping[str, float], objective: float) -> Table:
+        """Return the forecast beside the values of a run, which are scores or losses."""
+        text, sign = _units(self.measure)
+        columns = [Column("task"), Column("promised"), Column("reached", text)]
+        rows: list[Row] = [
+            [task, forecast.cell(self.measure), values.get(task)]
+            for task, forecast in self.tasks.items()
+        ]
+        rows.append(["objective", self.objective.cell(self.measure), objective])
+        inside = [
+            forecast.covers(sign * values[task])
+            for task, forecast in self.tasks.items()
+            if task in values
+        ]
+        notes = (
+            f"The forecast of the learned shares for {self.steps:,} steps, with 90% intervals; "
+            f"{sum(inside)} of {len(inside)} tasks are within theirs.",
+        )
+        return Table(columns, rows, title="Forecast", notes=notes, totals=1)
 
 
 @dataclass(frozen=True)
@@ -89,16 +139,14 @@ class LearnedMixture(Tabled):
         """The learned share of each task."""
         return {task.task: task.share for task in self.tasks}
 
+    def promise(self, steps: int) -> Promise:
+        """Return the forecast for a run of so many steps."""
+        scores = {task.task: task.score for task in self.tasks}
+        return Promise(steps, self.measure, self.objective, scores)
+
     def tables(self) -> list[Table]:
         """Return the shares and the forecast of each task, with the gain in sentences."""
-        text = hundredths if self.measure == "score" else "{:.3f}".format
-        sign = 1.0 if self.measure == "score" else -1.0
-
-        def cell(forecast: Forecast) -> TableCell:
-            ends = sorted([sign * forecast.low, sign * forecast.high])
-            words = f"{text(sign * forecast.mean)} ({text(ends[0])} to {text(ends[1])})"
-            return TableCell(words, sign * forecast.mean)
-
+        text, _ = _units(self.measure)
         columns = [
             Column("task"),
             Column("share before", ".1%"),
@@ -107,7 +155,13 @@ class LearnedMixture(Tabled):
             Column(f"{self.measure} with shares now"),
         ]
         rows: list[Row] = [
-            [task.task, task.before, task.share, cell(task.unchanged), cell(task.score)]
+            [
+                task.task,
+                task.before,
+                task.share,
+                task.unchanged.cell(self.measure),
+                task.score.cell(self.measure),
+            ]
             for task in self.tasks
         ]
         return [Table(columns, rows, notes=tuple(self._notes(text)))]
