@@ -220,7 +220,7 @@ def test_a_comparison_runs_each_policy_once(
     assert [file.stat().st_mtime_ns for file in files] == before
 
     other = taskmix(*words, *policies, "--set", "budget.steps=7")
-    refused(other, "compare.yaml: expected budget.steps as it was begun with, 6, found 7")
+    refused(other, "compare.yaml: begun with other settings: budget.steps was 6, now 7")
 
 
 def test_a_comparison_at_equal_compute_tells_differences_to_its_baseline(
@@ -228,7 +228,7 @@ def test_a_comparison_at_equal_compute_tells_differences_to_its_baseline(
 ) -> None:
     words = ("compare", project, "--out", tmp_path / "study", "--equal", "compute")
     policies = ("--policies", "{name: exp3s, as: learned}, random", "--baseline", "random")
-    said = taskmix(*words, *policies, "--seeds", "1,2")
+    said = taskmix(*words, *policies, "--seeds", "1-3")
     assert said.code == 0, said.err
     assert "learned, seed 2: step 4 (100% of the budget)" in said.err  # 4 x 3 passes for 6 x 2
     for word in ("examples forward", "above random", "p is of a paired t-test."):
@@ -368,6 +368,21 @@ BAD: dict[str, tuple[dict[str, Any], dict[str, bytes], list[str]]] = {
     "unknown key": ({"polcy": "random"}, {}, ["run.yaml", "'polcy'", "'policy'"]),
     "unknown policy": ({"policy": "exp4"}, {}, ["unknown policy 'exp4'", "exp3s", "thompson"]),
     "unknown option": ({"policy": {"name": "exp3s", "nu": 1}}, {}, ["'nu'", "eta", "epsilon"]),
+    "misspelled option": (
+        {"policy": {"name": "temperature", "temprature": 2}},
+        {},
+        ["policy temperature: unknown option 'temprature'; did you mean 'temperature'?"],
+    ),
+    "misspelled encoder": (
+        {"model": {"encoder": "minlm"}},
+        {},
+        ["model.encoder: unknown encoder 'minlm'; did you mean 'minilm'?"],
+    ),
+    "no dev split": (
+        {"tasks": [{"name": "mood", "train": "mood.csv", "text": "sentence", "label": "y"}]},
+        {},
+        ["mood: expected a dev file, or `held_out: 0.1` for a tenth of the rows, found none"],
+    ),
     "unknown task": ({"tasks": ["glue/rtee"]}, {}, ["'glue/rtee'", "did you mean 'glue/rte'"]),
     "task without data": ({"tasks": ["glue/rte"]}, {}, ["glue/rte", "TASKMIX_DATA"]),
     "unknown key of a task": ({"tasks": [task(txt="x")]}, {}, ["mood", "'txt'", "'text'"]),
@@ -477,7 +492,7 @@ def test_bad_input_is_one_sentence_and_nothing_half_written(
 def test_a_run_file_that_is_no_mapping_is_refused(taskmix: Taskmix, tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text("- glue/rte\n")
     refused(taskmix("run", tmp_path / "run.yaml"), "run.yaml", "a mapping", "a list")
-    refused(taskmix("run", tmp_path / "none.yaml"), "none.yaml", "No such file")
+    refused(taskmix("run", tmp_path / "none.yaml"), "none.yaml: no such file")
     assert [path.name for path in tmp_path.iterdir()] == ["run.yaml"]
 
 
@@ -524,7 +539,7 @@ def test_a_stopped_run_says_how_to_go_on(
     folder = tmp_path / "run"
     assert said.err.endswith(
         "\ntaskmix: stopped after step 4 of 6, with a checkpoint; "
-        f"go on by `taskmix resume {folder}`\n"
+        f"continue it with `taskmix resume {folder}`\n"
     )
     assert (folder / "checkpoints/step-4").exists()
     assert taskmix("run", project, "--out", folder, "-q").code == 2

@@ -120,7 +120,7 @@ def test_a_file_that_is_no_mapping_is_one_sentence(
 
 
 def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="No such file"):
+    with pytest.raises(UserError, match="no such file"):
         load(tmp_path / "none.yaml")
     with pytest.raises(UserError, match="Is a directory"):
         load(tmp_path)

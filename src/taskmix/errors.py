@@ -82,12 +82,13 @@ def unknown(what: str, found: str, choices: Iterable[str], where: str = "") -> U
 
 
 def explain(error: "ValidationError", model: Any = None, where: str = "", key: str = "key") -> str:
-    """Return one sentence about pydantic's first error: place, expected, found.
+    """Return one sentence about one of pydantic's errors: place, expected, found.
 
+    An unknown key comes first, because a misspelled key is a missing one too.
     The fields of `model`, the validated class, are the choices for an unknown key; the sentence
     calls it a `key`.
     """
-    first, *rest = error.errors()
+    first, *rest = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
     more = f" (and {len(rest)} more)" if rest else ""
     path = [str(part) for part in first["loc"] if part not in _UNION_MEMBERS]
     if first["type"] == "extra_forbidden" and model is not None:

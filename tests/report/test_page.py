@@ -248,8 +248,7 @@ def test_a_comparison_starts_with_the_policies_and_marks_the_best(make_run, shor
         "Shares of the tasks",
     ]
     assert verdict(page) == (
-        "size is 10.0 points above random with one seed, which does not tell a difference from "
-        "noise: run 4 more seeds."
+        "size is 10.0 points above random with 1 seed, too few for a verdict: run 4 more seeds."
     )
     assert page.rows[8:14] == [
         ["above random", "size"],
@@ -318,7 +317,7 @@ def test_contestants_are_judged_by_the_objective_where_the_run_file_names_one(ma
             )
             for seed, value in enumerate(values)
         ]
-        for name, values in {"a": (-0.5, -0.75), "b": (-0.25, -0.75)}.items()
+        for name, values in {"a": (-0.5, -0.75, -0.625), "b": (-0.25, -0.75, -0.5)}.items()
     }
     page = Page(write_comparison_report(runs, runs["a"][0].parent / "out", "Losses"))
     assert [row[0] for row in page.rows[:4]] == ["task", "easy", "hard", "objective, loss"]

@@ -358,7 +358,7 @@ def test_a_finished_search_can_have_more_trials(tmp_path: Path) -> None:
 def test_another_grid_is_another_study(tmp_path: Path) -> None:
     settings = replace(TINY, without="search", trials=2)
     study(tmp_path, settings)
-    with pytest.raises(UserError, match=r"expected trials as it was begun with, 2, found 3"):
+    with pytest.raises(UserError, match=r"begun with other settings: trials was 2, now 3"):
         study(tmp_path, replace(settings, trials=3))
 
 

@@ -301,7 +301,7 @@ def test_a_loop_that_was_killed_goes_on_where_it_was(
 def test_a_loop_does_not_go_on_under_other_settings(config: RunConfig, tmp_path: Path) -> None:
     improve_loop(config, 1, tmp_path / "loop")
     improve_loop(config, 2, tmp_path / "loop")
-    with pytest.raises(UserError, match="expected entropy_weight as it was begun with, 'auto'"):
+    with pytest.raises(UserError, match="begun with other settings: entropy_weight was auto, now"):
         improve_loop(config, 2, tmp_path / "loop", ImproveSettings(entropy_weight=0.5))
 
 

@@ -101,6 +101,19 @@ def test_scores_that_are_not_normal_raise_no_more_false_alarms(scores: Scorer) -
     assert false_alarms(scores, 4, 3, MANY) <= 0.065
 
 
+def test_a_comparison_shows_a_constant_prediction_and_names_the_tasks_below_it() -> None:
+    def run(score: float) -> Finished:
+        tasks = {"a": Scores(score, {}, 0.5, 9, 0.6), "b": Scores(score, {}, 0.5, 9)}
+        return Finished(1, score, tasks, 1, 1)
+
+    comparison = Comparison({"x": [run(0.5)], "y": [run(0.6)]}, {})
+    assert comparison.scores_table().columns[-1].heading == "constant prediction"
+    assert [row[-1] for row in comparison.scores_table().rows[:3]] == [0.6, None, ""]
+    assert comparison.verdict().sentence.endswith("Not above the baseline of a constant prediction: a.")
+    learned = Comparison({"x": [run(0.5)], "y": [run(0.7)]}, {})
+    assert "constant" not in learned.verdict().sentence
+
+
 def test_a_difference_is_that_of_the_paired_t_test() -> None:
     rng = stream(2, "scores")
     scores = rng.normal(size=(2, 6))
@@ -152,16 +165,18 @@ def test_the_test_finds_what_is_there() -> None:
     assert found >= 160  # with a power of 0.94 that fails less than once in 10^9 times
 
 
-def test_one_seed_has_no_interval_and_no_test_and_a_sentence_says_so() -> None:
-    found = differences({"a": {1: 0.5}, "b": {1: 0.6}}, "a")
-    assert found == {"b": Difference(pytest.approx(0.1), 1)}
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_one_or_two_seeds_have_no_interval_and_no_test_and_a_sentence_says_so(seeds: int) -> None:
+    scores = {"a": dict.fromkeys(range(seeds), 0.5), "b": {k: 0.6 + k / 9 for k in range(seeds)}}
+    found = differences(scores, "a")
+    assert found == {"b": Difference(pytest.approx(0.1 + (seeds - 1) / 18), seeds)}
     assert not found["b"].significant
-    assert interval_words(found["b"]) == "+10.0"
+    assert "(" not in interval_words(found["b"])
     assert "no interval and no test" in how_tested(found)
 
 
 def test_the_same_runs_under_two_names_do_not_differ() -> None:
-    [found] = differences({"a": {1: 0.5, 2: 0.3}, "b": {1: 0.5, 2: 0.3}}, "a").values()
+    [found] = differences({key: {1: 0.5, 2: 0.3, 3: 0.4} for key in "ab"}, "a").values()
     assert (found.low, found.high, found.p) == (0.0, 0.0, 1.0)
 
 

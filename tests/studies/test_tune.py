@@ -137,7 +137,7 @@ def test_more_runs_are_added_but_not_under_other_settings(
     first = tune(config, 1, tmp_path)
     more = tune(config, 2, tmp_path)
     assert [run.promised for run in more.runs[:2]] == [run.promised for run in first.runs]
-    with pytest.raises(UserError, match="expected floor as it was begun with"):
+    with pytest.raises(UserError, match="begun with other settings: floor was"):
         tune(config, 2, tmp_path, TuneSettings(floor=0.1))
 
 

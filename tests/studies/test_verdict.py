@@ -72,8 +72,12 @@ def test_a_winner_is_named_with_its_margin_evidence_and_cost() -> None:
         (
             Difference(0.02, 1),
             "untested",
-            "b is 2.0 points above a with one seed, which does not tell a difference from noise:"
-            " run 4 more seeds.",
+            "b is 2.0 points above a with 1 seed, too few for a verdict: run 4 more seeds.",
+        ),
+        (
+            Difference(0.02, 2),
+            "untested",
+            "b is 2.0 points above a with 2 seeds, too few for a verdict: run 3 more seeds.",
         ),
         (
             Difference(-0.02, 3),
@@ -136,7 +140,7 @@ def test_the_limits_above_have_the_false_alarm_rate_that_is_stated() -> None:
 
 
 def test_the_levels_of_all_looks_sum_to_at_most_6_percent() -> None:
-    for looks in ([2, 3, 4, 5], [5, 10, 20, 1000], list(range(2, 300))):
+    for looks in ([3, 4, 5], [5, 10, 20, 1000], list(range(3, 300))):
         levels = [level_at(seeds, looks[:k]) for k, seeds in enumerate(looks)]
         assert levels[0] == 0.05
         assert sum(levels) <= 0.06

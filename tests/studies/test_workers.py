@@ -130,7 +130,7 @@ def test_only_the_wanted_trials_are_run(tmp_path: Path) -> None:
 def test_workers_have_to_agree_on_the_settings(tmp_path: Path) -> None:
     shared(tmp_path).check_settings({"primary": "rte", "trials": 20})
     shared(tmp_path).check_settings({"primary": "rte", "trials": 20})
-    with pytest.raises(UserError, match="study study: expected trials as it was begun with, 20"):
+    with pytest.raises(UserError, match="study study: begun with other settings: trials was 20"):
         shared(tmp_path).check_settings({"primary": "rte", "trials": 15})
 
 

@@ -441,7 +441,7 @@ def stopped_at(step: int, rank: int) -> Any:
 
 def stopped_sentence(step: int, steps: int, folder: Path) -> str:
     return (
-        f"stopped after step {step} of {steps}, with a checkpoint; go on by "
+        f"stopped after step {step} of {steps}, with a checkpoint; continue it with "
         f"`taskmix resume {folder}`"
     )
 
@@ -541,7 +541,7 @@ def test_mistakes_are_one_sentence_on_every_rank(
             toy(ranks={"shard": True}),
             "ranks.shard: expected a text encoder of transformers, found ImageEncoder",
         ),
-        "taken": (toy(), f"{tmp_path / 'taken'}: there is a run here already; go on with it by"),
+        "taken": (toy(), f"{tmp_path / 'taken'}: there is a run of another configuration here: "),
     }
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "run.yaml").write_text("tasks: [a]")
@@ -580,7 +580,7 @@ def test_a_restarted_launch_goes_on_and_a_first_one_does_not(
     first = run(toy(), tmp_path / "run", tasks=toys)
     for name, value in {"RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "x", "MASTER_PORT": 1}.items():
         monkeypatch.setenv(name, str(value))
-    with pytest.raises(UserError, match="there is a run here already"):
+    with pytest.raises(UserError, match="this run is finished already"):
         run(toy(), tmp_path / "run", tasks=toys)
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     assert run(toy(), tmp_path / "run", tasks=toys) == first

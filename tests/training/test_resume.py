@@ -1,6 +1,7 @@
 """A run that was stopped goes on bit for bit as if it never had been."""
 
 import errno
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -317,9 +318,20 @@ def test_a_folder_with_a_run_in_it_is_left_as_it_is(
 ) -> None:
     run(toy(), tmp_path / "run", tasks=toys)
     before = everything(tmp_path / "run")
-    with pytest.raises(UserError, match=r"there is a run here already.*taskmix resume"):
-        run(toy(seed=2), tmp_path / "run", tasks=toys)
-    assert everything(tmp_path / "run") == before
+    folder, budget = tmp_path / "run", config_of(tmp_path / "run").budget
+    longer = {"steps": budget.steps + 5, "batch": budget.batch}
+    for config, sentence in (
+        (toy(), f"this run is finished already, see `taskmix report {folder}`; train it for more"),
+        (toy(seed=2), "another configuration here: seed was 1, now 2; choose another folder with"),
+        (toy(budget=longer), f"in Python with taskmix.resume(folder, steps={budget.steps + 5})"),
+    ):
+        for resume_it in (False, True) if config != toy() else (False,):
+            with pytest.raises(UserError, match=re.escape(sentence)):
+                run(config, folder, tasks=toys, resume=resume_it)
+    assert everything(folder) == before
+    (folder / "scores.json").unlink()
+    with pytest.raises(UserError, match=r"has begun already; continue it with .* resume=True"):
+        run(toy(), folder, tasks=toys)
 
 
 def test_a_run_that_began_while_the_data_were_read_is_left_as_it_is(
@@ -333,7 +345,7 @@ def test_a_run_that_began_while_the_data_were_read_is_left_as_it_is(
             if not folder.exists():
                 run(toy(seed=2, budget={"steps": 2, "batch": 4}), folder, tasks=toys)
 
-    with pytest.raises(UserError, match="there is a run here already"):
+    with pytest.raises(UserError, match="a run of another configuration here"):
         run(config, folder, tasks=toys, cache=tmp_path / "cache", watchers=[Meanwhile()])
     assert config_of(folder).seed == 2
 

@@ -103,7 +103,7 @@ def compare(
     """Run several policies at the same budget and compare their scores.
 
     `as` gives a policy a short name; with other keys of a run file, it makes a contestant that
-    differs in them. Differences to the baseline are paired by seed; with two or more seeds they
+    differs in them. Differences to the baseline are paired by seed; with three or more seeds they
     have intervals and a test. More seeds and contestants extend a study; the tables have all runs
     of its folder.
     """

@@ -13,7 +13,15 @@ from taskmix.config.classes import (
 )
 from taskmix.config.dialect import read_value, read_yaml, write_value
 from taskmix.config.entries import FilesTask, HubTask, NamedTask, TaskEntry, task_entry
-from taskmix.config.overrides import changed, decided_by, load, parse, parse_stored, with_sets
+from taskmix.config.overrides import (
+    changed,
+    changed_keys,
+    decided_by,
+    load,
+    parse,
+    parse_stored,
+    with_sets,
+)
 from taskmix.config.schema import (
     DEFAULT_POLICY,
     OF_MACHINE,
@@ -41,6 +49,7 @@ __all__ = [
     "build_decider",
     "build_policy",
     "changed",
+    "changed_keys",
     "decided_by",
     "decider_class",
     "decider_tables",

@@ -78,6 +78,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: expected a file, found a pipe or a device")
     try:
         text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
     except OSError as error:
         raise UserError(f"{path}: expected a readable file, {error.strerror}") from None
     except UnicodeDecodeError as error:

@@ -80,7 +80,9 @@ class _TableTask(_Entry):
     @model_validator(mode="after")
     def _one_dev_split(self) -> "_TableTask":
         if self.dev is None and self.held_out is None:
-            raise ValueError("expected a value for dev, or held_out, found none")
+            raise ValueError(
+                "expected a dev file, or `held_out: 0.1` for a tenth of the rows, found none"
+            )
         if self.held_out is not None and self.dev is not None and self.test is not None:
             raise ValueError(
                 "test: expected none, for held_out makes dev the test split, found one beside it"

@@ -1,15 +1,17 @@
 """Changes of run files: `--set key=value`, other deciders, absolute paths."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from taskmix.config.classes import is_own
-from taskmix.config.dialect import read_value, read_yaml
+from taskmix.config.dialect import read_value, read_yaml, write_value
 from taskmix.config.schema import DEFAULT_POLICY, RunConfig
 from taskmix.errors import UserError
 from taskmix.families import FAMILIES
 from taskmix.models.spec import ENCODERS
+
+MAX_SHOWN = 60  # characters of a value in a message
 
 
 def load(path: Path, sets: Sequence[str] = (), data: str | None = None) -> RunConfig:
@@ -44,6 +46,28 @@ def parse_stored(values: Mapping[str, Any], where: str) -> RunConfig:
 def changed(config: RunConfig, values: Mapping[str, Any], where: str) -> RunConfig:
     """Return the configuration with other values, validated."""
     return parse(config.model_dump() | dict(values), where)
+
+
+def changed_keys(before: Any, now: Any, key: str = "") -> Iterator[str]:
+    """Yield in words the keys whose values differ between two configurations.
+
+    >>> list(changed_keys({"budget": {"steps": 40}}, {"budget": {"steps": 60}}))
+    ['budget.steps was 40, now 60']
+    """
+    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        before, now = dict(enumerate(before)), dict(enumerate(now))
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for part in {**before, **now}:
+            where = f"{key}.{part}" if key else str(part)
+            yield from changed_keys(before.get(part), now.get(part), where)
+    elif before != now:
+        yield f"{key} was {_brief(before)}, now {_brief(now)}"
+
+
+def _brief(value: Any) -> str:
+    """Return a value as a run file has it, on one line."""
+    text = "none" if value is None else write_value(value, on_one_line=True).partition("\n")[0]
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
 
 
 def with_sets(config: RunConfig, sets: Sequence[str]) -> RunConfig:

@@ -1,7 +1,9 @@
 """The sections of a run file about the model."""
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from math import inf
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from pydantic import (
@@ -272,6 +274,16 @@ class ModelSpec(Section):
                 f"found {self.encoder!r}"
             )
         return self
+
+    @field_validator("encoder")
+    @classmethod
+    def _no_misspelled_name(cls, name: str | None) -> str | None:
+        """Raise for a name that is nearly a short one, before the hub is asked for it."""
+        if name is None or name in ENCODERS or Path(name).exists():
+            return name
+        if get_close_matches(name, ENCODERS, cutoff=0.8):
+            raise unknown("encoder", name, ENCODERS, "model.encoder")
+        return name
 
     @property
     def hub_name(self) -> str | None:

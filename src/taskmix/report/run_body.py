@@ -15,7 +15,7 @@ from taskmix.report.run_data import RunData
 from taskmix.report.style import looks
 from taskmix.report.timeline import rewards, training_losses
 from taskmix.report.why import why
-from taskmix.studies.comparison import unit_of
+from taskmix.studies.comparison import below_baseline, unit_of
 from taskmix.studies.paired import SCORES
 from taskmix.tables import UNKNOWN, Column, Table, TableCell, Value, duration, hundredths
 from taskmix.tasks.metrics import PERPLEXITY, shown
@@ -87,16 +87,10 @@ def _reached(run: RunData, result: Finished) -> str:
 
 
 def _over_baseline(result: Finished) -> list[str]:
-    known = {task: of for task, of in result.tasks.items() if of.baseline is not None}
-    below = [
-        task for task, of in known.items() if of.baseline is not None and of.score <= of.baseline
-    ]
-    if not known:
+    if all(of.baseline is None for of in result.tasks.values()):
         return []
-    if not below:
-        return ["Every task is above the baseline of a constant prediction."]
-    listed = ", ".join(below[:3]) + (f" and {len(below) - 3} more" if len(below) > 3 else "")
-    return [f"Not above the baseline of a constant prediction: {listed}."]
+    below = below_baseline({task: (of.score, of.baseline) for task, of in result.tasks.items()})
+    return below or ["Every task is above the baseline of a constant prediction."]
 
 
 def _facts(run: RunData) -> dict[str, str]:

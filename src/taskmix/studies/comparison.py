@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -18,7 +19,7 @@ from taskmix.studies.paired import (
     p_words,
 )
 from taskmix.studies.verdict import Verdict, verdict
-from taskmix.tables import Column, Table, TableCell, Tabled, Value, duration
+from taskmix.tables import Column, Table, TableCell, Tabled, Value, duration, hundredths
 from taskmix.training.folder import Finished
 
 
@@ -105,7 +106,20 @@ class Comparison(Tabled):
         }
         tested = {name: d for name, d in self.differences().items() if name not in self.diverged}
         result = verdict(tested, self._against, self.unit, cost)
-        return replace(result, sentence=" ".join([result.sentence, *self._diverged_sentences()]))
+        sentences = [result.sentence, *self._diverged_sentences(), *self._baseline_sentences()]
+        return replace(result, sentence=" ".join(sentences))
+
+    def _constant(self, task: str) -> float | None:
+        """Return the score of the best constant prediction on a task."""
+        return next(iter(self.runs.values()))[0].tasks[task].baseline
+
+    def _baseline_sentences(self) -> list[str]:
+        """Return a sentence on the tasks that no contestant has learned."""
+        best = {
+            task: (max(mean(self.score(name, task)) for name in self.runs), self._constant(task))
+            for task in self.tasks
+        }
+        return below_baseline(best)
 
     def _diverged_sentences(self) -> list[str]:
         return [
@@ -139,6 +153,9 @@ class Comparison(Tabled):
         rows: list[list[Value]] = [
             [name, *(unit.spread(seeds) for seeds in row)] for name, row in values
         ]
+        columns = [Column("task"), *(Column(name, ",.0f") for name in self.runs)]
+        constants = [self._constant(task) for task in self.tasks]
+        has_constant = unit is SCORES and any(score is not None for score in constants)
         best = {(i, j) for i, (_, row) in enumerate(values) for j in _best(row)}
         rows.append(["seeds", *(len(runs) for runs in self.runs.values())])
         for way in ("forward", "backward"):
@@ -148,8 +165,12 @@ class Comparison(Tabled):
             rows.append(["time", *(self._time(name) for name in self.runs)])
         if self.diverged:
             rows.append(["diverged", *(len(self.diverged.get(name, ())) for name in self.runs)])
+        if has_constant:
+            columns.append(Column("constant prediction", hundredths))
+            for row, score in zip_longest(rows, constants, fillvalue=""):
+                row.append(score)
         return Table(
-            [Column("task"), *(Column(name, ",.0f") for name in self.runs)],
+            columns,
             rows,
             "Loss by task" if unit is LOSSES else "Scores",
             frozenset(best),
@@ -251,6 +272,17 @@ class Comparison(Tabled):
             for task, scores in run.tasks.items()
         ]
         return Table([Column(name) for name in names], rows)
+
+
+def below_baseline(scores: Mapping[str, tuple[float, float | None]]) -> list[str]:
+    """Return a sentence on the tasks whose score is not above that of a constant prediction.
+
+    >>> below_baseline({"emails": (0.5, 0.4), "notes": (0.3, 0.3), "stars": (0.1, None)})
+    ['Not above the baseline of a constant prediction: notes.']
+    """
+    below = [task for task, (score, of) in scores.items() if of is not None and score <= of]
+    listed = ", ".join(below[:3]) + (f" and {len(below) - 3} more" if len(below) > 3 else "")
+    return [f"Not above the baseline of a constant prediction: {listed}."] if below else []
 
 
 def _wins(values: Mapping[int, float], others: Mapping[int, float]) -> TableCell:

@@ -11,8 +11,8 @@ ALPHA = 0.05
 """The significance level of the test; intervals have the confidence level 1 - ALPHA."""
 LATER_ALPHA = 0.01
 """The significance level that all looks after the first one share."""
-MIN_SEEDS = 2
-"""Seeds that an interval needs."""
+MIN_SEEDS = 3
+"""Seeds that an interval and a test need."""
 _ROUNDING = 1e-9
 """Score differences below this are rounding errors."""
 
@@ -103,10 +103,10 @@ def differences(
         baseline: the contestant that the others are compared with.
         looks: by contestant, the numbers of seeds at which it was tested before; see `level_at`.
 
-    >>> scores = {"random": {1: 0.50, 2: 0.52}, "mine": {1: 0.54, 2: 0.58}}
+    >>> scores = {"random": {1: 0.50, 2: 0.52, 3: 0.51}, "mine": {1: 0.54, 2: 0.58, 3: 0.56}}
     >>> mine = differences(scores, "random")["mine"]
     >>> round(mine.mean, 3), round(mine.p, 3)
-    (0.05, 0.126)
+    (0.05, 0.013)
     """
     base = scores[baseline]
     uncorrected = {
@@ -208,8 +208,8 @@ def how_tested(found: Mapping[str, Difference]) -> str:
     seeds = max((difference.seeds for difference in found.values()), default=0)
     if seeds < MIN_SEEDS:
         return (
-            "With one seed there is no interval and no test of the differences; run more seeds, "
-            "five or more to tell small differences from chance."
+            f"With fewer than {MIN_SEEDS} seeds there is no interval and no test of the "
+            "differences; run more seeds, five or more to tell small differences from chance."
         )
     count = len(found)
     corrected = "" if count == 1 else f", corrected for {count} comparisons by Holm's method"

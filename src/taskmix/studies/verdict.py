@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskmix.rng import stream
-from taskmix.studies.paired import LOSSES, SCORES, Difference, Unit, level_at, p_words
+from taskmix.studies.paired import LOSSES, MIN_SEEDS, SCORES, Difference, Unit, level_at, p_words
 
 Floats = NDArray[np.float64]
 
@@ -18,6 +18,8 @@ RELEVANT = 0.01
 POWER = 0.8
 """The probability with which the recommended seeds detect a relevant difference."""
 MAX_MORE_SEEDS = 100
+FEW_SEEDS = 5
+"""Seeds that are recommended where there are too few for a test."""
 MIN_TASKS = 5
 """Tasks from which on an interquartile mean is given."""
 RESAMPLES = 2000
@@ -124,10 +126,10 @@ def _untested(name: str, baseline: str, difference: Difference, unit: Unit) -> s
     sentence = (
         f"{name} is {_amount(abs(difference.mean), unit)} {_side(difference, unit)} {baseline}"
     )
-    if difference.seeds < 2:
+    if difference.seeds < MIN_SEEDS:
         return (
-            f"{sentence} with one seed, which does not tell a difference from noise: run 4 more "
-            "seeds."
+            f"{sentence} with {difference.seeds} seed{'' if difference.seeds == 1 else 's'}, too "
+            f"few for a verdict: run {FEW_SEEDS - difference.seeds} more seeds."
         )
     return f"{sentence} with each of {difference.seeds} seeds, so their noise is unknown."
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
+from taskmix.config import changed_keys
 from taskmix.errors import TaskmixError, UserError
 from taskmix.training.folder import CHECKPOINTS
 from taskmix.training.stopping import stoppable
@@ -64,18 +65,12 @@ class Runner:
 
 
 def check_same_settings(
-    where: str, known: Mapping[str, Any], settings: Mapping[str, Any], remedy: str, prefix: str = ""
+    where: str, known: Mapping[str, Any], settings: Mapping[str, Any], remedy: str
 ) -> None:
     """Raise if a study would go on with other settings than it was begun with."""
-    for key, value in settings.items():
-        before, name = known.get(key), f"{prefix}{key}"
-        if before == value:
-            continue
-        if isinstance(before, Mapping) and isinstance(value, Mapping):
-            check_same_settings(where, before, value, remedy, f"{name}.")
-        raise UserError(
-            f"{where}: expected {name} as it was begun with, {before!r}, found {value!r}; {remedy}"
-        )
+    changes = list(changed_keys({key: known.get(key) for key in settings}, settings))
+    if changes:
+        raise UserError(f"{where}: begun with other settings: {', '.join(changes)}; {remedy}")
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 
-from taskmix.config import RunConfig, parse, parse_stored, read_yaml
+from taskmix.config import RunConfig, asked_for, changed_keys, parse, parse_stored, read_yaml
 from taskmix.errors import UserError, explain
 from taskmix.files import JOURNAL as JOURNAL
 from taskmix.files import SCORES as SCORES
@@ -20,6 +20,8 @@ CHECKPOINTS = "checkpoints"
 MODEL = "model"
 REPORT = "report.html"
 MAX_NAMED = 5  # runs in a message
+_CONTINUE = "continue it with `taskmix resume {0}`, in Python with resume=True"
+_AGAIN = "choose another folder with --out, or start anew with --force"
 
 
 @dataclass(frozen=True)
@@ -91,8 +93,7 @@ def finished(folder: Path) -> Finished:
                 f"{_runs_below(folder)}"
             )
         raise UserError(
-            f"{folder}: expected a finished run, found no {SCORES}; "
-            f"go on with it by `taskmix resume {folder}`"
+            f"{folder}: expected a finished run, found no {SCORES}; {_CONTINUE.format(folder)}"
         )
     try:
         return TypeAdapter(Finished).validate_json(path.read_bytes(), strict=True)
@@ -118,12 +119,17 @@ def put_aside(folder: Path) -> Path | None:
         return folder.rename(aside)
 
 
-def check_no_run(folder: Path) -> None:
+def check_no_run(folder: Path, config: RunConfig) -> None:
     """Raise if the folder holds a run, or a file that a run would overwrite."""
     if (folder / RUN).exists():
+        check_same(folder, config)
+        if (folder / SCORES).exists():
+            raise UserError(
+                f"{folder}: this run is finished already, see `taskmix report {folder}`; train it "
+                f"for more steps with `taskmix resume {folder} --steps N`, or {_AGAIN}"
+            )
         raise UserError(
-            f"{folder}: there is a run here already; go on with it by `taskmix resume {folder}`, "
-            "or choose another folder with --out"
+            f"{folder}: this run has begun already; {_CONTINUE.format(folder)}, or {_AGAIN}"
         )
     for name in (JOURNAL, SCORES, CHECKPOINTS, MODEL, REPORT):
         if (folder / name).exists():
@@ -131,6 +137,24 @@ def check_no_run(folder: Path) -> None:
                 f"{folder / name}: a run would overwrite it, and no run has written it; "
                 "choose another folder with --out"
             )
+
+
+def check_same(folder: Path, config: RunConfig) -> None:
+    """Raise if the folder's run has another configuration than this one."""
+    before, now = (asked_for(each).model_dump(mode="json") for each in (config_of(folder), config))
+    changes = list(changed_keys(before, now))
+    if not changes:
+        return
+    longer, steps = "", config.length
+    if len(changes) == 1 and before["budget"][config.unit] < now["budget"][config.unit]:
+        longer = (
+            f"continue it with `taskmix resume {folder} --steps {steps}`, in Python with "
+            f"taskmix.resume(folder, steps={steps}), or "
+        )
+    raise UserError(
+        f"{folder}: there is a run of another configuration here: {', '.join(changes)}; "
+        f"{longer}{_AGAIN}"
+    )
 
 
 @contextmanager

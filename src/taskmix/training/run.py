@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from taskmix.config import RunConfig, asked_for, dump, load, parse
+from taskmix.config import RunConfig, dump, load, parse
 from taskmix.errors import UserError
 from taskmix.files import sweep, write_whole
 from taskmix.training import checkpoints
@@ -19,6 +19,7 @@ from taskmix.training.folder import (
     SCORES,
     Finished,
     check_no_run,
+    check_same,
     config_of,
     config_to_resume,
     finished,
@@ -63,11 +64,11 @@ def run(
         exists = ranks.agreed((folder / RUN).exists)
         # torchrun's count of restarts is that of one machine.
         if exists and (resume or any(ranks.gathered(launched().restarts))):
-            ranks.agreed(lambda: _check_same(run_config, folder))
+            ranks.agreed(lambda: check_same(folder, run_config))
             return resume_run(
                 folder, model=model, tasks=python_tasks, cache=cache, watchers=watchers
             )
-        ranks.agreed(lambda: check_no_run(folder))
+        ranks.agreed(lambda: check_no_run(folder, run_config))
         watching = Watchers(watchers if ranks.writes else ())
         parts = ranks.in_turn(lambda: assemble(run_config, python_tasks, model, cache, watching))
         ranks.check(parts.model)
@@ -79,7 +80,7 @@ def run(
 
 
 def _begin(folder: Path, config: RunConfig) -> None:
-    check_no_run(folder)  # another process may have been here meanwhile
+    check_no_run(folder, config)  # another process may have been here meanwhile
     write_whole(folder / RUN, dump(config))
 
 
@@ -93,7 +94,11 @@ def _locked(folder: Path, ranks: Ranks) -> Iterator[None]:
 
 def _stopped(folder: Path) -> str:
     """Return the message for a run that was stopped before its first or after its last step."""
-    how = f"go on by `taskmix resume {folder}`" if (folder / RUN).exists() else "start it again"
+    how = (
+        f"continue it with `taskmix resume {folder}`"
+        if (folder / RUN).exists()
+        else "start it again"
+    )
     return f"{folder}: stopped outside of the run's steps; {how}"
 
 
@@ -150,13 +155,6 @@ def configured(config: RunConfig | Mapping[str, Any] | str | Path, tasks: Tasks 
         names = list(python_tasks)
         config = parse({"tasks": names, **config} if names else config, "config")
     return with_steps(config, python_tasks)
-
-
-def _check_same(config: RunConfig, folder: Path) -> None:
-    if dump(asked_for(config)) != dump(asked_for(config_of(folder))):
-        raise UserError(
-            f"{folder}: there is a run of another configuration here; choose another folder"
-        )
 
 
 def _make_folder(folder: Path) -> None:

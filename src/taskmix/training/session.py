@@ -218,7 +218,7 @@ class Session:
             of = f" of {config.length}" if config.budget.count == "steps" else ""
             raise StoppedError(
                 f"stopped after {config.family.unit[:-1]} {driver.step}{of}, with a checkpoint; "
-                f"go on by `taskmix resume {self.folder}`",
+                f"continue it with `taskmix resume {self.folder}`",
                 asked,
             )
 
