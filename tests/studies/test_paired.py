@@ -109,7 +109,9 @@ def test_a_comparison_shows_a_constant_prediction_and_names_the_tasks_below_it()
     comparison = Comparison({"x": [run(0.5)], "y": [run(0.6)]}, {})
     assert comparison.scores_table().columns[-1].heading == "constant prediction"
     assert [row[-1] for row in comparison.scores_table().rows[:3]] == [0.6, None, ""]
-    assert comparison.verdict().sentence.endswith("Not above the baseline of a constant prediction: a.")
+    assert comparison.verdict().sentence.endswith(
+        "Not above the baseline of a constant prediction: a."
+    )
     learned = Comparison({"x": [run(0.5)], "y": [run(0.7)]}, {})
     assert "constant" not in learned.verdict().sentence
 
