@@ -111,6 +111,16 @@ def test_tasks_of_the_catalogue_are_looked_for_when_they_are_read(tmp_path: Path
             opened.evaluate("dev")
 
 
+def test_rows_in_memory_are_predicted_like_those_of_a_file(trained: Path, tmp_path: Path) -> None:
+    run = library.load(trained / "run")
+    rows = [{"text": f"review {k}", "key": f"k{k}"} for k in range(3)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run.predict("mood", rows) == run.predict("mood", tmp_path / "rows.jsonl")
+    assert [each.id for each in run.predictions("mood", rows)] == ["k0", "k1", "k2"]
+    mode = (trained / "run" / "model" / "model.safetensors").stat().st_mode
+    assert mode == (trained / "run" / "run.yaml").stat().st_mode
+
+
 def test_a_prediction_has_an_id_and_probabilities(
     taskmix: Taskmix, trained: Path, tmp_path: Path
 ) -> None:
@@ -151,7 +161,7 @@ def test_standard_input_and_a_format_that_no_name_says(
     assert "standard input: expected rows to predict, found it closed" in closed.err
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"title\na good one\n")))
     wrong = taskmix(*asked, "-", "--input-format", "csv")
-    assert wrong.err.startswith("taskmix: standard input, row 2: no column 'text'")
+    assert wrong.err.startswith("taskmix: task mood: standard input: no column 'text'")
     refused = taskmix(*asked, odd)
     assert (refused.code, refused.out) == (2, "")
     assert "its name does not say its format; give --input-format" in refused.err

@@ -75,10 +75,20 @@ def unknown(what: str, found: str, choices: Iterable[str], where: str = "") -> U
     "run.yaml, policy: unknown policy 'randm'; did you mean 'random'? Choices: random, task_size."
     """
     names = sorted(choices)
-    near = get_close_matches(found, names, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else "."
+    hint = did_you_mean(found, names) or "."
     place = f"{where}: " if where else ""
     return UserError(f"{place}unknown {what} {found!r}{hint} Choices: {', '.join(names)}.")
+
+
+def did_you_mean(found: str, choices: Iterable[str]) -> str:
+    """Return a question about the choice that is nearest to a name; nothing if none is near.
+
+    >>> did_you_mean("NO", ["Yes", "No"])
+    "; did you mean 'No'?"
+    """
+    by_folded = {choice.casefold(): choice for choice in choices}
+    near = get_close_matches(found.casefold(), by_folded, n=1)
+    return f"; did you mean {by_folded[near[0]]!r}?" if near else ""
 
 
 def explain(error: "ValidationError", model: Any = None, where: str = "", key: str = "key") -> str:

@@ -62,6 +62,8 @@ def whole_folder(path: Path, *, same: bool = False) -> Iterator[Path]:
         made.mkdir()
         yield made
         for file in made.rglob("*"):
+            if file.is_file():  # safetensors gives its files to their owner alone
+                file.chmod(0o666 & ~_umask())
             _sync(file)
         _sync(made)
         if path.exists() and not same:

@@ -87,6 +87,36 @@ def test_what_is_no_number_names_file_and_row(tmp_path: Path, value: str) -> Non
         list(task.split("train").rows())
 
 
+def test_all_wrong_rows_of_a_file_are_counted_in_one_sentence(tmp_path: Path) -> None:
+    rows = [("a", "1"), ("b", ""), ("c", "n/a"), ("d", "2"), ("e", "x")]
+    path = csv(tmp_path, rows=rows)
+    task = from_files("mine", train=path, dev=path, text="sentence", label="y", kind="regress")
+    with pytest.raises(UserError) as caught:
+        list(task.split("train").rows())
+    assert str(caught.value) == (
+        f"{path}, row 3: column 'y' holds '', expected a number. The same with 2 more rows: 4, 6; "
+        "correct or remove them."
+    )
+
+
+def test_a_missing_column_is_one_of_the_whole_file_and_names_the_nearest(tmp_path: Path) -> None:
+    path = csv(tmp_path)
+    with pytest.raises(UserError) as caught:
+        from_files("mine", train=path, dev=path, text="sentence", label="Y")
+    assert str(caught.value) == (
+        f"task mine: {path}: no column 'Y'; columns found: 'sentence', 'y'; did you mean 'y'?"
+    )
+
+
+def test_rows_in_memory_can_be_predicted(tmp_path: Path) -> None:
+    task = from_files("mine", train=csv(tmp_path), dev=csv(tmp_path), text="sentence", label="y")
+    source = inputs(task, [{"sentence": "so good"}])
+    assert list(source.rows()) == [TextRow(1, "so good")]
+    assert source.fingerprint() != inputs(task, [{"sentence": "so bad"}]).fingerprint()
+    with pytest.raises(UserError, match="rows, row 1: no column 'sentence'; columns found: 'text'"):
+        list(inputs(task, [{"text": "so good"}]).rows())
+
+
 def test_a_test_split_may_do_without_labels(tmp_path: Path) -> None:
     path = csv(tmp_path)
     bare = tmp_path / "bare.csv"
@@ -110,7 +140,7 @@ def test_a_file_to_predict_has_the_columns_of_the_task(tmp_path: Path) -> None:
     ("change", "sentence"),
     [
         ({"train": "absent.csv"}, r"task m: .*absent\.csv: no such file"),
-        ({"text": "sentense"}, r"mine\.csv, row 2: no column 'sentense'; .*: sentence, y"),
+        ({"text": "sentense"}, r"mine\.csv: no column 'sentense'; .*: 'sentence', 'y'; did you"),
         ({"label": "z"}, r"no column 'z'"),
         ({"pair": "z"}, r"no column 'z'"),
         ({"kind": "clasify"}, r"task m: unknown kind 'clasify'; did you mean 'classify'\?"),

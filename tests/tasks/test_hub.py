@@ -85,7 +85,7 @@ def test_numbers_and_other_columns_work_as_in_files(loaded: Any) -> None:
     ("change", "sentence"),
     [
         ({"dev": "dev"}, r"no split 'dev'; splits found: train, validation, test"),
-        ({"text": "txet"}, r"task h, split train, row 1: no column 'txet'; .*: text, label"),
+        ({"text": "txet"}, r"task h, split train: no column 'txet'; .*: 'text', 'label'; did you"),
         ({"label": "labels"}, r"no column 'labels'"),
     ],
 )

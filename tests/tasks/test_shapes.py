@@ -111,7 +111,7 @@ def test_words_alone_are_a_test_split(tmp_path: Path) -> None:
     path.write_text("Ann\nran\n\nBob\tO\n")
     found = list(FileSource(path, Conll(), optional_labels(Words())).rows())
     assert [row.tags for row in found] == [None, ("O",)]  # type: ignore[union-attr]
-    with pytest.raises(UserError, match=r"mine\.conll, row 1: no column 'tags'"):
+    with pytest.raises(UserError, match=r"mine\.conll: no column 'tags'"):
         list(FileSource(path, Conll(), Words()).rows())
 
 

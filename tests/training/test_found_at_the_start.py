@@ -69,10 +69,10 @@ def test_a_plan_counts_the_batches_that_a_task_can_fill(tmp_path: Path) -> None:
     assert sum(step.examples or 0 for step in steps) == 4 * 20
 
 
-def test_rows_that_are_cut_are_said_split_by_split(
+def test_rows_that_are_cut_or_empty_are_said_split_by_split(
     taskmix: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rows = [("word " * (40 if n < 6 else 2), str(n % 2)) for n in range(20)]
+    rows = [("word " * (40 if n < 6 else 2 * (n < 19)), str(n % 2)) for n in range(20)]
     task = csv_task(tmp_path / "t.csv", rows)
     csv_task(tmp_path / "dev.csv", rows[:4])
     config = {
@@ -88,6 +88,7 @@ def test_rows_that_are_cut_are_said_split_by_split(
     planned = caplog.messages.copy()
     assert planned == [
         "t, train: 6 of 20 rows are cut at model.max_length=16",
+        "t, train: 1 of 20 texts are empty",
         "t, dev: 4 of 4 rows are cut at model.max_length=16",
     ]
     caplog.clear()

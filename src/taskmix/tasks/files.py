@@ -1,17 +1,18 @@
 """Tasks from a user's files."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING, Any, Union
 
 from taskmix.errors import UserError, unknown
 from taskmix.tasks.hub import HubTable, saved_split
 from taskmix.tasks.kinds import Kind
 from taskmix.tasks.readers import Conll, Csv, Jsonl, Mrqa, Parquet, Reader, Squad, Tsv
 from taskmix.tasks.readers.base import brief
+from taskmix.tasks.rows import Source
 from taskmix.tasks.shapes import ColumnMap, Shape
-from taskmix.tasks.sources import FileSource
+from taskmix.tasks.sources import FileSource, MemorySource
 from taskmix.tasks.task import DataTable, Task, assemble
 
 if TYPE_CHECKING:
@@ -151,14 +152,25 @@ def _suffix(path: Path) -> str:
     return suffixes[-1].lower() if suffixes else ""
 
 
-def inputs(task: Task, path: Path, format: str | None = None) -> FileSource:  # noqa: A002
-    """Return a file of rows to predict, which has the columns of the task's files, but no labels.
+def inputs(
+    task: Task,
+    rows: Path | Sequence[Mapping[str, Any]],
+    format: str | None = None,  # noqa: A002
+) -> Source:
+    """Return rows to predict, which have the columns of the task's files, but no labels.
 
-    Without `format`, the suffix tells the format: that of a file of the task, or a usual one.
+    Args:
+        task: the task.
+        rows: a file, or the rows themselves.
+        format: of the file. Without it, the suffix tells the format: that of a file of the task, or
+            a usual one.
     """
     shape = getattr(next(iter(task.splits.values())), "shape", None)
     if shape is None:
         raise UserError(f"task {task.name}: is not made from tables, so no file can be predicted.")
+    if not isinstance(rows, Path):
+        return MemorySource(rows, shape.without_labels())
+    path = rows
     if not path.exists():
         raise UserError(f"{path}: no such file.")
     for source in task.splits.values() if format is None else ():

@@ -12,7 +12,7 @@ from taskmix.tasks.kinds import Kind
 from taskmix.tasks.readers.base import FileRecord
 from taskmix.tasks.rows import Row
 from taskmix.tasks.shapes import ColumnMap, Shape, Skip
-from taskmix.tasks.sources import READER_VERSION, settled, skipped, unskipped
+from taskmix.tasks.sources import READER_VERSION, converted, skipped, unskipped
 from taskmix.tasks.task import Task, assemble, metrics_of
 
 if TYPE_CHECKING:
@@ -52,9 +52,7 @@ class HubSource:
         return digest.hexdigest()
 
     def _items(self) -> Iterator[Row | Skip]:
-        shape = settled(self.opened[1], self._records)
-        for record in self._records():
-            yield from shape.rows(record)
+        return converted(self.opened[1], self._records)
 
     def _records(self) -> Iterator[FileRecord]:
         at = 0

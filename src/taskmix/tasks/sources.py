@@ -1,20 +1,22 @@
 """Files as sources of rows."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from taskmix.errors import UserError
-from taskmix.tasks.readers.base import FileRecord, Reader
+from taskmix.files import hash_of
+from taskmix.tasks.readers.base import FileRecord, MissingColumnError, Reader
 from taskmix.tasks.readers.lines import raw
 from taskmix.tasks.rows import Row, Source
 from taskmix.tasks.shapes import Shape, Skip, Texts
 
 BLOCK = 2**20
+MAX_NAMED = 5  # rows in a message
 READER_VERSION = "2"
 """Version of readers and shapes: incremented when they make other rows of the same bytes."""
 
@@ -49,9 +51,32 @@ class FileSource:
         return fingerprint((self.reader, self.shape), self.path)
 
     def _items(self) -> Iterator[Row | Skip]:
-        shape = settled(self.shape, lambda: self.reader.records(self.path))
-        for record in self.reader.records(self.path):
-            yield from shape.rows(record)
+        return converted(self.shape, lambda: self.reader.records(self.path))
+
+
+@dataclass(frozen=True)
+class MemorySource:
+    """Rows in memory, as mappings with the columns of a file."""
+
+    records: Sequence[Mapping[str, Any]]
+    shape: Shape
+    where = "rows"
+
+    def rows(self) -> Iterator[Row]:
+        return unskipped(self._items(), self.where)
+
+    def skips(self) -> Mapping[str, int]:
+        return skipped(self._items()) if self.shape.skips else {}
+
+    def fingerprint(self) -> str:
+        return hash_of(repr((READER_VERSION, self.shape, list(self.records))))
+
+    def _items(self) -> Iterator[Row | Skip]:
+        return converted(self.shape, self._records)
+
+    def _records(self) -> Iterator[FileRecord]:
+        for at, values in enumerate(self.records, 1):
+            yield FileRecord(self.where, at, values)
 
 
 @dataclass(frozen=True)
@@ -82,9 +107,37 @@ def check_file(source: Source) -> None:
         source.check()
 
 
-def settled(shape: Shape, records: Callable[[], Iterable[FileRecord]]) -> Shape:
-    """Return the shape with the separator of the labels in these records."""
-    return shape.settled(records()) if isinstance(shape, Texts) else shape
+def converted(shape: Shape, read: Callable[[], Iterator[FileRecord]]) -> Iterator[Row | Skip]:
+    """Yield the rows of records; an error names the first wrong one and counts the others."""
+    if isinstance(shape, Texts):
+        shape = shape.settled(read())
+    records = read()
+    for record in records:
+        try:
+            rows = list(shape.rows(record))
+        except MissingColumnError:
+            raise
+        except UserError as error:
+            raise _with_others(error, shape, records) from None
+        yield from rows
+
+
+def _with_others(error: UserError, shape: Shape, records: Iterator[FileRecord]) -> UserError:
+    """Return an error about a record with the numbers of the wrong ones behind it."""
+    others = []
+    for record in records:
+        try:
+            list(shape.rows(record))
+        except UserError:
+            others.append(str(record.at))
+    if not others:
+        return error
+    more = f" and {len(others) - MAX_NAMED} more" if len(others) > MAX_NAMED else ""
+    rows = f"{len(others)} more row{'' if len(others) == 1 else 's'}"
+    return UserError(
+        f"{error} The same with {rows}: {', '.join(others[:MAX_NAMED])}{more}; correct or remove"
+        " them."
+    )
 
 
 def unskipped(items: Iterator[Row | Skip], where: str) -> Iterator[Row]:

@@ -117,7 +117,7 @@ class TrainedRun:
     def predict(
         self,
         task: str,
-        source: str | Path,
+        source: str | Path | Sequence[Mapping[str, Any]],
         cache: Path | None = None,
         format: str | None = None,  # noqa: A002 (the key of a run file)
     ) -> list[Any]:
@@ -125,7 +125,8 @@ class TrainedRun:
 
         Args:
             task: one of the run's tasks.
-            source: the file, or the name of a split.
+            source: the file, the name of a split, or the rows themselves: mappings with the task's
+                columns, such as `[{"text": "so good"}]`.
             cache: the cache folder; the default one if None.
             format: the file's format, if its name does not tell it.
         """
@@ -134,7 +135,7 @@ class TrainedRun:
     def predictions(
         self,
         task: str,
-        source: str | Path,
+        source: str | Path | Sequence[Mapping[str, Any]],
         cache: Path | None = None,
         format: str | None = None,  # noqa: A002
     ) -> list[Prediction]:
@@ -168,7 +169,14 @@ class TrainedRun:
         texts = [tokenizer.text(ids).strip() for ids in generated]
         return [replace(answer, text=text) for answer, text in zip(raw, texts, strict=True)]
 
-    def _source(self, task: Task, source: str | Path, format_name: str | None) -> Source:
+    def _source(
+        self,
+        task: Task,
+        source: str | Path | Sequence[Mapping[str, Any]],
+        format_name: str | None,
+    ) -> Source:
+        if not isinstance(source, (str, Path)):
+            return inputs(task, source)
         if str(source) in task.splits:
             return task.splits[str(source)]
         path = Path(source)

@@ -12,7 +12,7 @@ from taskmix.errors import UserError
 from taskmix.run_info import RunInfo
 from taskmix.tasks import catalogue
 from taskmix.tasks.data import PythonSource, ReadyBatches
-from taskmix.tasks.encoding import encode
+from taskmix.tasks.encoding import Encoded, encode
 from taskmix.tasks.files import from_files
 from taskmix.tasks.hub import from_hub
 from taskmix.tasks.kinds import Kind
@@ -149,6 +149,7 @@ def prepare(
         for name, split in (("train", train), ("dev", dev)):
             _check_labelled(task, split)
             _warn_of_cut_rows(task, name, split, config)
+            _warn_of_empty_rows(task, name, split, tokenizer)
         try:
             fitted = replace(task, kind=task.kind.fit(train.items))
         except UserError as error:
@@ -175,6 +176,17 @@ def _warn_of_cut_rows(task: Task, name: str, split: Split, config: RunConfig) ->
         log.warning("%s, %s: %s=%d%s", task.name, name, counts, config.model.max_length, answers)
 
 
+def _warn_of_empty_rows(task: Task, name: str, split: Split, tokenizer: Tokenizer | None) -> None:
+    if tokenizer is None or not isinstance(split.items, Encoded):
+        return
+    [nothing] = tokenizer.encode([""], [None])
+    empty = int((split.items.lengths() <= len(nothing.ids)).sum())
+    if empty:
+        log.warning(
+            "%s, %s: %s of %s texts are empty", task.name, name, f"{empty:,}", f"{len(split):,}"
+        )
+
+
 def read_split(
     task: Task,
     name: str,
@@ -186,10 +198,14 @@ def read_split(
     if isinstance(source, PythonSource):
         return Split(source.items, source)
     watchers = watchers or Watchers()
-    encoded = encode(
-        task.kind, source, tokenizer, cache, lambda rows: watchers.reading(task.name, name, rows)
-    )
-    return Split(encoded, source)
+
+    def on_rows(rows: int) -> None:
+        watchers.reading(task.name, name, rows)
+
+    try:
+        return Split(encode(task.kind, source, tokenizer, cache, on_rows), source)
+    except UserError as error:
+        raise UserError(f"task {task.name}: {error}") from None
 
 
 def _check_labelled(task: Task, split: Split) -> None:

@@ -155,7 +155,7 @@ def test_too_many_columns_are_an_error_or_left_alone(tmp_path: Path) -> None:
 
 def test_a_missing_column_names_those_that_are_there(tmp_path: Path) -> None:
     record = next(Tsv().records(written(tmp_path, "a\tb\nx\ty\n")))
-    with pytest.raises(UserError, match=r"no column 'c'; columns found: a, b"):
+    with pytest.raises(UserError, match=r"no column 'c'; columns found: 'a', 'b'"):
         record["c"]
 
 

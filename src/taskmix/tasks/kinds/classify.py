@@ -11,7 +11,7 @@ from taskmix.errors import UserError
 from taskmix.files import number_of
 from taskmix.tasks import metrics as m
 from taskmix.tasks.kinds.base import IGNORE_INDEX, Array, Columns, Scored
-from taskmix.tasks.kinds.texts import LabelledKind, encode_texts, only
+from taskmix.tasks.kinds.texts import LabelledKind, encode_texts, numbers_of, only
 from taskmix.tasks.rows import ImageRow, Row, TextRow
 from taskmix.tasks.shapes import ColumnMap, Shape, Texts
 
@@ -56,18 +56,11 @@ class Classify(LabelledKind):
         return encode_texts(texts, tokenizer, where, dense, self.marks)
 
     def _labels(self, rows: Sequence[Row], where: str) -> NDArray[np.int64]:
-        numbers = {label: number for number, label in enumerate(self.labels)}
         numbers_of_rows = np.full(len(rows), IGNORE_INDEX, dtype=np.int64)
         for place, row in enumerate(rows):
             label = getattr(row, "label", None)
-            if label is None:
-                continue
-            if label not in numbers:
-                raise UserError(
-                    f"{where}, row {row.at}: label {label!r} is not one of: "
-                    f"{', '.join(self.labels)}"
-                )
-            numbers_of_rows[place] = numbers[label]
+            if label is not None:
+                [numbers_of_rows[place]] = numbers_of([label], self.labels, "label", row, where)
         return numbers_of_rows
 
     def fit(self, train: "Encoded") -> Self:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from taskmix.errors import UserError
+from taskmix.errors import UserError, did_you_mean
 from taskmix.tasks.kinds.base import Array, Columns, Kind, cached_fact
 from taskmix.tasks.rows import Mark, Row, Source, TextRow, WordsRow
 
@@ -90,6 +90,7 @@ def numbers_of(
         if name not in labels:
             raise UserError(
                 f"{where}, row {row.at}: {what} {name!r} is not one of: {', '.join(labels)}"
+                f"{did_you_mean(name, labels)}"
             )
     return [labels.index(name) for name in names]
 

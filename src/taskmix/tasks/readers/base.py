@@ -5,7 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from taskmix.errors import UserError
+from taskmix.errors import UserError, did_you_mean
+
+
+class MissingColumnError(UserError):
+    """A column that no row of a file has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +29,12 @@ class FileRecord:
         if name in self.columns:
             found, expected = len(self.values), len(self.columns)
             raise self.error(f"too few columns, {found} where the header has {expected}")
-        columns = _listed(self.columns or self.values)
-        raise self.error(f"no column {name!r}; columns found: {columns}")
+        columns = self.columns or tuple(self.values)
+        row = "" if self.columns else f", row {self.at}"
+        raise MissingColumnError(
+            f"{self.where}{row}: no column {name!r}; columns found: {_listed(columns)}"
+            f"{did_you_mean(name, columns) or '.'}"
+        )
 
     def text(self, name: str) -> str:
         value = self[name]
@@ -65,8 +73,8 @@ class Reader(Protocol):
 
 
 def _listed(names: Iterable[str], most: int = 20) -> str:
-    """Return names on one line; at most so many, without unprintable characters."""
-    words = [name if name.isprintable() else repr(name) for name in names]
+    """Return quoted names on one line; at most so many."""
+    words = [repr(name) for name in names]
     more = [f"and {len(words) - most} more"] if len(words) > most else []
     return ", ".join(words[:most] + more) or "none"
 
