@@ -1,5 +1,6 @@
 """Commands that learn from the journals of finished runs."""
 
+import shlex
 import sys
 import warnings
 from collections.abc import Iterator
@@ -135,9 +136,24 @@ def _learn_from_scores(
     mixture = learn_from_scores(runs, to, measures.get(evidence), floor, force)
     if as_json:
         print(dumps(asdict(mixture), indent=2))
-    else:
-        print_tables(mixture.tables())
-        out.print(f"Written: {to}", soft_wrap=True)
+        return
+    print_tables(mixture.tables())
+    out.print(f"Written: {to}", soft_wrap=True)
+    if mixture.changed and (command := _comparison_command(runs[-1], to)):
+        out.print(f"Test the forecast: {command}", soft_wrap=True)
+
+
+def _comparison_command(run: Path, policy: Path) -> str:
+    """Return the command that compares a run's policy with a policy file; nothing for a journal."""
+    from taskmix.config import write_value
+    from taskmix.training.folder import RUN, config_of
+
+    if not (run / RUN).exists():
+        return ""
+    decider = config_of(run).decider
+    before = decider["name"] if len(decider) == 1 else write_value(decider, on_one_line=True)
+    policies = shlex.quote(f"{before.strip()}, {policy}")
+    return f"taskmix compare {shlex.quote(str(run / RUN))} --policies {policies} --seeds 1-5"
 
 
 @command(

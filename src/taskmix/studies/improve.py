@@ -110,7 +110,11 @@ class PolicyEstimate(Tabled):
         ]
         if learned:
             notes.append(f"Entropy weight: {self.entropy_weight:g}.")
-        columns = [Column("task"), Column("share before", ".4f"), Column("share now", ".4f")]
+        columns = [
+            Column("task"),
+            Column("share before", ".4f"),
+            Column("learned share" if learned else "share now", ".4f"),
+        ]
         rows: list[Row] = [[share.task, share.before, share.now] for share in self.shares]
         return [Table(columns, rows, notes=tuple(notes))]
 
@@ -173,8 +177,13 @@ def read_policy(
 def policy_spec(shares: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     """Return the specification of a policy with these probabilities in each phase."""
     if len(shares) == 1:
-        return {"name": "fixed", "probabilities": dict(shares[0])}
-    return {"name": "schedule", "phases": [dict(phase) for phase in shares]}
+        return {"name": "fixed", "probabilities": _rounded(shares[0])}
+    return {"name": "schedule", "phases": [_rounded(phase) for phase in shares]}
+
+
+def _rounded(shares: Mapping[str, float]) -> dict[str, float]:
+    """Return shares without the errors of floating-point sums, such as 0.09144000000000001."""
+    return {task: round(share, 10) for task, share in shares.items()}
 
 
 def write_policy(

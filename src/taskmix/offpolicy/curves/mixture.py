@@ -150,9 +150,9 @@ class LearnedMixture(Tabled):
         columns = [
             Column("task"),
             Column("share before", ".1%"),
-            Column("share now", ".1%"),
+            Column("learned share", ".1%"),
             Column(f"{self.measure} with shares before"),
-            Column(f"{self.measure} with shares now"),
+            Column(f"{self.measure} with learned shares"),
         ]
         rows: list[Row] = [
             [
@@ -167,29 +167,28 @@ class LearnedMixture(Tabled):
         return [Table(columns, rows, notes=tuple(self._notes(text)))]
 
     def _notes(self, text: Callable[[float], str]) -> Iterator[str]:
-        """Yield sentences about the gain, and about tasks that have not begun."""
-        yield "Predictions are for one run, with 90% intervals in parentheses."
-        if self.changed:
-            yield (
-                f"Expected gain of the objective over the shares before: {text(self.gain.mean)} "
-                f"({text(self.gain.low)} to {text(self.gain.high)}); the probability of a gain is "
-                f"{self.confidence:.0%}."
-            )
-            yield (
-                "That is a forecast from the curves of these runs, no evidence: runs with both"
-                " shares and the same seeds would show a gain (`taskmix compare`)."
-            )
-        else:
-            yield (
-                "No gain to be expected: the probability of a gain by other shares is "
-                f"{self.confidence:.0%}, so the shares stay as they were."
-            )
+        """Yield sentences about tasks that have not begun, and about the gain."""
         late = [task.task for task in self.tasks if not task.begun]
         if late:
             yield (
                 f"Not begun: {', '.join(late)}. Their scores have not risen beyond their noise, or "
-                "not above the majority-class baseline, so the runs were too short for these "
-                "tasks: their predictions are guesses from the curves of the other tasks."
+                "not above the baseline of a constant prediction. Their predictions are guesses"
+                " from the curves of the other tasks: a longer run with the shares before is the"
+                " better next step."
+            )
+        yield "Predictions are for one run, with 90% intervals in parentheses."
+        if self.changed:
+            certainty = f"the probability of a gain is {self.confidence:.0%}"
+            yield (
+                f"Expected gain of the objective over the shares before: {text(self.gain.mean)} "
+                f"({text(self.gain.low)} to {text(self.gain.high)}); "
+                f"{'it rests on these guesses' if late else certainty}."
+            )
+            yield "This is a forecast, which only runs with both shares and the same seeds test."
+        else:
+            yield (
+                "No gain to be expected: the probability of a gain by other shares is "
+                f"{self.confidence:.0%}, so the shares stay as they were."
             )
 
 

@@ -1,6 +1,7 @@
 """The scores of a run beside the amount of training that each task had had by then."""
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -102,7 +103,8 @@ class ScoredRun:
         training: the effective training before each evaluation under each of the `RATE_POWERS`,
             shape `(powers, evaluations, tasks)`.
         values: the scores, or the negative losses, shape `(evaluations, tasks)`.
-        shares: each task's share of the steps, shape `(tasks,)`.
+        shares: each task's probability under a policy that does not change, else its share of the
+            steps, shape `(tasks,)`.
         epochs: of each task if it had all steps of the schedule, shape `(tasks,)`.
         dev: dev examples of each task; NaN if unknown, shape `(tasks,)`.
         schedule: the budget and the learning rate's course.
@@ -153,7 +155,7 @@ class ScoredRun:
             tuple(opening.tasks),
             np.stack(reader.training, axis=1),
             sign * np.array([[values[task] for task in opening.tasks] for values in evaluated]),
-            reader.drawn / reader.drawn.sum(),
+            reader.shares(),
             reader.epochs,
             np.array([dev.get(task, np.nan) for task in opening.tasks], dtype=np.float64),
             reader.schedule,
@@ -236,6 +238,7 @@ class _Reader:
         self._per_epoch = _steps_per_epoch(opening)
         self._windows: dict[str, list[_Window]] = {}
         self._place = 0.0  # in plain steps, for budgets that count something else
+        self._asked: dict[str, set[float]] = {}  # the propensities with which each task was drawn
 
     @property
     def epochs(self) -> Array:
@@ -252,6 +255,15 @@ class _Reader:
                 self._place = self._counted(record)
             case Extended():
                 self.schedule = self._schedule(record.budget)
+
+    def shares(self) -> Array:
+        """Return the tasks' probabilities if these did not change, else their shares of the steps.
+
+        The shares of the draws differ from what the policy asked for by chance.
+        """
+        asked = [self._asked.get(task, set()) for task in self._opening.tasks]
+        shares = np.array([next(iter(ps)) if len(ps) == 1 else np.nan for ps in asked])
+        return shares if math.isclose(shares.sum(), 1.0) else self.drawn / self.drawn.sum()
 
     def free_scores(self) -> dict[str, FreeScores]:
         """Return the windows of each task that has any."""
@@ -272,6 +284,8 @@ class _Reader:
                 windows.append(_Window(len(RATE_POWERS)))
             before = self._training[:, self._index[record.task]]
             windows[-1].add(record.examples, record.batch_score, before)
+        if isinstance(record, Step):
+            self._asked.setdefault(record.task, set()).add(record.p)
         schedule = self.schedule
         self._place += 1
         weights = schedule.weights(record.step if self._opening.count == "steps" else self._place)
