@@ -707,18 +707,21 @@ def plain(text: str) -> str:
 
 
 def test_a_study_knows_the_time_left_for_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([0.0, 10.0, 30.0, 30.0])
+    clock = iter([60.0, 70.0, 90.0])
     monkeypatch.setattr("taskmix.cli.terminal.time.perf_counter", lambda: next(clock))
     study = Study(runs=3)
     assert study.begin("finished before") == "run 1 of 3: finished before"
     assert study.left() == ""
     study.begin("second")
-    for part in (0.25, 0.5):
-        study.spent(part)
-    assert study.left() == "all 0:00:30"  # half a run in 10 seconds; one and a half are left
+    study.spent(0.25)
+    assert study.left() == ""  # the start of a run says nothing about its steps
+    study.spent(0.5)
+    assert (
+        study.left() == "all 0:01:00"
+    )  # a quarter of a run in 10 seconds; one and a half are left
     study.spent(1.0)
     study.begin("third")
-    assert study.left() == "all 0:00:30"
+    assert study.left() == "all 0:00:40"
     assert Study().begin("alone") == "alone"
 
 

@@ -17,7 +17,8 @@ Function = TypeVar("Function", bound=Callable[..., None])
 app = typer.Typer(
     name="taskmix",
     help="Spends a training budget across tasks.\n\n"
-    "Try `taskmix demo`, then `taskmix run FILE` with a run file of your own:\n\n"
+    "Try `taskmix demo`, then `taskmix init FOLDER` with a folder of your own tables, and"
+    " `taskmix run FILE` with its run file:\n\n"
     "    tasks: [glue/cola, glue/rte]\n\n"
     "    policy: exp3s\n\n"
     "    budget: {steps: 2000, batch: 16}",

@@ -35,7 +35,7 @@ RewardOption = Annotated[
 
 @command("taskmix estimate runs/small-glue --policy policy.yaml")
 def estimate(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders or journals.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders or journals.")],
     policy: Annotated[Path, typer.Option(help="A policy file.")],
     method: Annotated[
         str, typer.Option(help="is, wis, clipped_is, dm, dr, sndr or switch_dr.")
@@ -66,7 +66,7 @@ def estimate(
 def improve(
     sources: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Run folders, oldest first; or a run file."),
+        typer.Argument(metavar="RUN", help="Run folders, oldest first; or a run file."),
     ],
     to: Annotated[
         Path | None,

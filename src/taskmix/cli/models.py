@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from taskmix.cli.base import DataOption, QuietOption, RunFile, RunFolder, Sets, TrustOption, command
-from taskmix.cli.terminal import busy, out, print_tables
+from taskmix.cli.terminal import busy, err, out, print_tables
 from taskmix.errors import UserError
-from taskmix.tables import Column, Table
+from taskmix.tables import Column, Table, hundredths
 
 if TYPE_CHECKING:
     from taskmix.config import TaskEntry
+    from taskmix.training.folder import Scores
     from taskmix.training.inference import Prediction
 
 FORMATS = ("jsonl", "glue", "mrqa")
@@ -106,6 +107,7 @@ def predict(
         submission_file(to, task, source, force=force)  # before anything is computed
     with busy("predicting"), _input_file(source) as place:
         trained = load_run(folder, data=data, trust_code=trust)
+        _warn_of_guesses(task, trained.result.tasks.get(task))
         predictions = trained.predictions(task, place, format=input_format)
     if probabilities and predictions[0].probability is None:
         raise UserError(f"--probabilities: a task such as {task} has none")
@@ -118,6 +120,15 @@ def predict(
     else:
         for prediction in predictions:
             print(json.dumps(_json_of(prediction, ids, probabilities), ensure_ascii=False))
+
+
+def _warn_of_guesses(task: str, scores: "Scores | None") -> None:
+    if scores is not None and scores.baseline is not None and scores.score <= scores.baseline:
+        err.print(
+            f"taskmix: {task}: the model scored {hundredths(scores.score)}, not above the baseline "
+            f"of a constant prediction, {hundredths(scores.baseline)}",
+            soft_wrap=True,
+        )
 
 
 def _json_of(prediction: "Prediction", ids: bool, probabilities: bool) -> Any:
@@ -166,6 +177,17 @@ def export(
     with busy("exporting"):
         export_task(folder / MODEL, task, to, adapters=adapters)
     out.print(f"Written: {to}", soft_wrap=True)
+    if not adapters:
+        out.print(f"Load it: {_loading_line(to)}", soft_wrap=True)
+
+
+def _loading_line(folder: Path) -> str:
+    """Return the Python expression that loads an exported model."""
+    values = json.loads((folder / "config.json").read_text())
+    classes = [name for name in values.get("auto_map", ()) if name.startswith("AutoModel")]
+    trust = ", trust_remote_code=True" if classes else ""
+    [cls, *_] = classes or values["architectures"]
+    return f"transformers.{cls}.from_pretrained({str(folder)!r}{trust})"
 
 
 @command("taskmix parameters glue.yaml --set model.conditional.rank=full")

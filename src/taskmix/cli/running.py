@@ -42,12 +42,17 @@ def run(
     run with exit code 75: resume it. Ctrl-C does the same with exit code 130.
     """
     from taskmix import config as configs
-    from taskmix.training.folder import put_aside
+    from taskmix.training.folder import check_no_run, put_aside
+
+    config = configs.load(file, sets or (), data)
+    folder = to or Path("runs") / config.name
+    fresh = not (go_on or force or launched().restarts or config.budget.epochs)
+    if fresh and launched().count == 1:  # before torch is imported, which takes seconds
+        check_no_run(folder, config)
     from taskmix.training.run import configured
     from taskmix.training.run import run as run_config
 
-    config = configured(configs.load(file, sets or (), data))
-    folder = to or Path("runs") / config.name
+    config = configured(config)
     if force and not go_on and launched().rank == 0:
         aside = put_aside(folder)
         if aside is not None and not quiet:
@@ -130,10 +135,11 @@ def plan(
 ) -> None:
     """Show how a run would spend its budget on each task, and estimate time and disk."""
     from taskmix import config as configs
+
+    config = configs.load(file, sets or (), data)  # before torch is imported
     from taskmix.studies.improve import forecast
     from taskmix.training.plan import plan as plan_run
 
-    config = configs.load(file, sets or (), data)
     with showing(quiet=as_json) as view:
         planned = plan_run(config, cost=cost, watchers=[view(config)])
     tasks = [task.task for task in planned.tasks]

@@ -77,7 +77,7 @@ def compare(
         str | None,
         typer.Option(
             help="Names or YAML mappings, separated by commas; alone: each task by itself. "
-            "Default: uniform sampling, and what the file names."
+            "Default: uniform sampling and the file's policy, aimed if it names none."
         ),
     ] = None,
     seeds: Annotated[str, typer.Option(help="Seeds: 1,2,3 or 1-3.")] = "1",
@@ -109,9 +109,10 @@ def compare(
     """
     from taskmix import config as configs
     from taskmix.config.overrides import policy_from
+
+    config = configs.load(file, sets or (), data)  # before torch is imported
     from taskmix.studies.compare import with_uniform
 
-    config = configs.load(file, sets or (), data)
     if equal is not None:
         config = configs.with_sets(config, [f"budget.count={equal}"])
     deciders: list[Any] = with_uniform(config)
@@ -397,5 +398,5 @@ def ui(
 
     port = free_port(host, port)
     address = f"[{host}]" if ":" in host else host
-    out.print(f"http://{address}:{port} shows the runs below {folder}. Ctrl-C ends it.")
+    out.print(f"http://{address}:{port} shows the runs below {folder.resolve()}. Ctrl-C ends it.")
     uvicorn.run(application(folder, host), host=host, port=port, log_level="warning")

@@ -181,28 +181,30 @@ class Study:
         self._runs = runs
         self._begun = 0
         self._part = 0.0  # of the current run
-        self._worked = 0.0  # runs' worth of work since the start
-        self._start = time.perf_counter()
+        self._worked = 0.0  # runs' worth of steps that were timed
+        self._seconds = 0.0  # that these took, without the starts of runs
+        self._last: float | None = None  # the time of the current run's latest step
 
     def begin(self, title: str) -> str:
         """Begin a run; return its title with its number."""
         self._begun += 1
-        self._part = 0.0
+        self._part, self._last = 0.0, None
         return f"run {self._begun} of {self._runs}: {title}" if self._runs > 1 else title
 
     def spent(self, part: float) -> None:
         """Note the part of the current run's budget that is spent."""
-        # A resumed run begins with a part that took no time now.
-        if self._part or part < 0.5:
+        now = time.perf_counter()
+        if self._last is not None:
             self._worked += max(0.0, part - self._part)
-        self._part = part
+            self._seconds += now - self._last
+        self._part, self._last = part, now
 
     def left(self) -> str:
         """Return the time left for all runs; nothing where that is one run, or not known yet."""
         if self._runs < 2 or not self._worked:
             return ""
         runs = max(0.0, self._runs - self._begun + 1 - self._part)
-        seconds = round((time.perf_counter() - self._start) / self._worked * runs)
+        seconds = round(self._seconds / self._worked * runs)
         return f"all {seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from taskmix.config import RunConfig, label
+from taskmix.config import RunConfig, build_policy, label, options_of
 from taskmix.policies import Policy
+from taskmix.run_info import RunInfo
 from taskmix.selection import Selector
 from taskmix.tables import Column, Row, Table, Tabled
 from taskmix.training.assembly import prepare_run
@@ -132,7 +133,6 @@ def _epoch_size(entry: Prepared, config: RunConfig) -> float:
     return token_batches(entry, config.budget.tokens) * config.budget.batch
 
 
-MANY_EPOCHS = 10
 FEW_DEV_ROWS = 30
 _EQUIVALENT = {
     "steps": "",
@@ -176,15 +176,26 @@ def _table(plan: RunPlan) -> Table:
 def _warnings(planned: Sequence[Planned], config: RunConfig) -> list[str]:
     """Return sentences on repeated examples and on small dev sets."""
     sentences = []
-    repeated = [f"{p.task} ({p.epochs:.0f} epochs)" for p in planned if p.epochs >= MANY_EPOCHS]
-    if repeated and config.decider["name"] == "aimed":
-        sentences.append(
-            f"aimed draws a task less often if its examples are repeated: {', '.join(repeated)}."
-        )
+    if lower := _lower_shares(planned, config):
+        sentences.append(f"aimed draws repeated examples less often: {', '.join(lower)}.")
     few = [f"{p.task} has {p.dev}" for p in planned if p.dev < FEW_DEV_ROWS]
     if few:
         sentences.append(f"Few dev rows: {', '.join(few)}; scores on so few rows are mostly noise.")
     return sentences
+
+
+def _lower_shares(planned: Sequence[Planned], config: RunConfig) -> list[str]:
+    """Return in words the shares that are lower because examples are repeated."""
+    if config.decider["name"] != "aimed":
+        return []
+    targets = () if config.objective is None else config.objective.tasks
+    info = RunInfo({p.task: p.rows for p in planned}, config.length, config.budget.batch, targets)
+    plain = build_policy({"name": "aimed", **options_of(config.decider), "repeats": None}, info)
+    return [
+        f"{p.task} {p.share:.0%} instead of {share:.0%} ({p.epochs:.1f} epochs)"
+        for p, share in zip(planned, plain.probabilities().tolist(), strict=True)
+        if round(p.share, 2) < round(share, 2)
+    ]
 
 
 def _epochs(value: float) -> str:
