@@ -122,7 +122,10 @@ def test_an_answer_with_few_values_is_a_class(tmp_path: Path) -> None:
 def test_other_columns_that_may_be_the_label_are_named(tmp_path: Path) -> None:
     rows = [f"good number {k},{k % 5},{'up' if k % 2 else 'down'}" for k in range(40)]
     csv(tmp_path / "reviews.csv", "review,stars,sentiment", rows)
-    assert "stars has 5 values; sentiment may be the label instead" in run_file(tmp_path, tmp_path)
+    text = run_file(tmp_path, tmp_path)
+    assert "stars has 5 values; sentiment may be the label instead" in text
+    place = "train: reviews.csv, held_out: 0.1, text: review"
+    assert f"  # - {{name: reviews, kind: classify, {place}, label: sentiment}}\n" in text
 
 
 def test_another_separator_is_one_sentence(tmp_path: Path) -> None:

@@ -29,11 +29,12 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Guess:
-    """The kind and the columns of a task, and the reason in words."""
+    """The kind and the columns of a task, the reason in words, and other columns for the label."""
 
     kind: str
     columns: dict[str, Any]
     why: str
+    rivals: tuple[str, ...] = ()
 
 
 def run_file(folder: Path, base: Path) -> str:
@@ -57,9 +58,14 @@ def run_file(folder: Path, base: Path) -> str:
             places["held_out"] = 0.1
         held_out = "" if "dev" in files else "; no dev file, so a tenth of the rows is held out"
         entry = {"name": name, "kind": guess.kind, **places, **guess.columns}
-        line = write_value(entry, on_one_line=True).strip()
-        entries += [f"  # {files['train']}: {guess.why}{held_out}", f"  - {line}"]
+        entries += [f"  # {files['train']}: {guess.why}{held_out}", f"  - {_on_one_line(entry)}"]
+        others = [entry | {"kind": "classify", "label": rival} for rival in guess.rivals]
+        entries += [f"  # - {_on_one_line(other)}" for other in others]
     return "\n".join([f"name: {_name(folder)}", "tasks:", *entries, *_settings(kinds), ""])
+
+
+def _on_one_line(entry: Mapping[str, Any]) -> str:
+    return write_value(entry, on_one_line=True).strip()
 
 
 def _settings(kinds: set[str]) -> list[str]:
@@ -182,14 +188,16 @@ def _labelled(rows: Rows) -> Guess | None:
     count = _values(rows, label)
     if _all(rows, label, _is_list_of_texts):
         return Guess("multilabel", columns, f"{label} has lists of classes")
+    rivals = tuple(name for name in rows[0] if name != label and _is_class(rows, name))
+    instead = f"; {', '.join(rivals)} may be the label instead" if rivals else ""
     if all(_is_number(value) for value in values) and (
         count > MAX_CLASSES or any(float(value) % 1 for value in values)
     ):
-        why = f"{label} has {count} different numbers{_rivals(rows, label)}"
-        return Guess("regress", columns, why)
+        why = f"{label} has {count} different numbers{instead}"
+        return Guess("regress", columns, why, rivals)
     if count > MAX_CLASSES:
         return None
-    return Guess("classify", columns, f"{label} has {count} values{_rivals(rows, label)}")
+    return Guess("classify", columns, f"{label} has {count} values{instead}", rivals)
 
 
 def _text(rows: Rows) -> Guess | None:
@@ -213,12 +221,6 @@ def _label(rows: Rows) -> str | None:
 def _is_class(rows: Rows, name: str) -> bool:
     """Return whether a column has few different values."""
     return 2 <= _values(rows, name) <= min(MAX_CLASSES, len(rows) / 4)
-
-
-def _rivals(rows: Rows, label: str) -> str:
-    """Return in words the other columns that may be the label."""
-    rivals = [name for name in rows[0] if name != label and _is_class(rows, name)]
-    return f"; {', '.join(rivals)} may be the label instead" if rivals else ""
 
 
 def _texts(rows: Rows) -> list[str]:
