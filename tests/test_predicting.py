@@ -121,6 +121,18 @@ def test_rows_in_memory_are_predicted_like_those_of_a_file(trained: Path, tmp_pa
     assert mode == (trained / "run" / "run.yaml").stat().st_mode
 
 
+def test_predictions_of_a_task_that_was_not_learned_come_with_a_warning(
+    taskmix: Taskmix, moved: Path
+) -> None:
+    path = moved / "run" / "scores.json"
+    scores = json.loads(path.read_text())
+    scores["tasks"]["mood"] |= {"score": 0.5, "baseline": 0.5}
+    path.write_text(json.dumps(scores))
+    said = taskmix("predict", moved / "run", "--task", "mood", "dev")
+    assert said.code == 0
+    assert "mood: the model scored 50.0, not above the baseline of a constant" in said.err
+
+
 def test_a_prediction_has_an_id_and_probabilities(
     taskmix: Taskmix, trained: Path, tmp_path: Path
 ) -> None:
@@ -216,7 +228,7 @@ def test_rows_of_ones_own_files_are_held_out(tmp_path: Path) -> None:
     library.run(config | {"tasks": [both]}, tmp_path / "both")
     assert library.load(tmp_path / "both").evaluate("test")["mood"].examples == 6
     for wrong, words in (
-        (own, "mood: expected a value for dev, or held_out, found none"),
+        (own, "mood: expected a dev file, or `held_out: 0.1`"),
         (both | {"test": str(tmp_path / "dev.csv")}, "held_out makes dev the test split"),
         (own | {"held_out": 1}, "held_out: input should be less than 1, found 1"),
         (own | {"held_out": 0.2, "row": 2}, "unknown key 'row'; did you mean 'rows'"),

@@ -107,10 +107,10 @@ def predict(
         submission_file(to, task, source, force=force)  # before anything is computed
     with busy("predicting"), _input_file(source) as place:
         trained = load_run(folder, data=data, trust_code=trust)
-        _warn_of_guesses(task, trained.result.tasks.get(task))
         predictions = trained.predictions(task, place, format=input_format)
     if probabilities and predictions[0].probability is None:
         raise UserError(f"--probabilities: a task such as {task} has none")
+    _warn_of_guesses(task, trained.result.tasks[task])
     if style == "glue":
         answers = [prediction.answer for prediction in predictions]
         written = write_submission(to, trained.task(task), source, answers, force=force)
@@ -122,8 +122,8 @@ def predict(
             print(json.dumps(_json_of(prediction, ids, probabilities), ensure_ascii=False))
 
 
-def _warn_of_guesses(task: str, scores: "Scores | None") -> None:
-    if scores is not None and scores.baseline is not None and scores.score <= scores.baseline:
+def _warn_of_guesses(task: str, scores: "Scores") -> None:
+    if scores.baseline is not None and scores.score <= scores.baseline:
         err.print(
             f"taskmix: {task}: the model scored {hundredths(scores.score)}, not above the baseline "
             f"of a constant prediction, {hundredths(scores.baseline)}",
