@@ -11,6 +11,7 @@ from pages import figures_in, unpacked
 from taskmix.errors import UserError
 from taskmix.journal import Evaluation, Round, SelectionStep, Shares, Step
 from taskmix.report import document, write_comparison_report, write_run_report
+from taskmix.report.page import write_report
 from taskmix.tables import Column, Table
 
 HOSTILE = '</script><script>alert("1")</script><img src=x onerror=alert(1)>'
@@ -374,7 +375,7 @@ def test_a_run_of_another_training_loop_is_not_called_unfinished(make_run, short
     page = Page(write_run_report(folder))
     assert (
         verdict(page)
-        == "fixed draws iid drew 1 batch (easy 100%, hard 0%); the journal has no scores."
+        == "fixed draws iid made 1 draw (easy 100%, hard 0%); the journal has no scores."
     )
     folder = make_run(*short, name="scored")
     path = folder / "journal.jsonl"
@@ -387,6 +388,62 @@ def test_draws_with_rewards_have_a_figure_of_them(make_run):
     page = Page(write_run_report(make_run(Shares(1, [0.5, 0.5]), *steps)))
     assert headings(page)[-1] == "Reward"
     assert "loss" not in page.rows[0]
+
+
+def rollouts(rewards):
+    """Twenty draws by turns, of which the last ones have these rewards and mutes."""
+    early, late = [("easy", 0.1), ("hard", 0.1)] * 9, list(rewards.items())
+    return [
+        Shares(1, [0.5, 0.5]),
+        *(
+            Step(n, task, 0.5, examples=40, reward=reward, mute=0.25, advantage=0.5)
+            for n, (task, reward) in enumerate(early + late, 1)
+        ),
+    ]
+
+
+def hosted(folder):
+    path = folder / "journal.jsonl"
+    path.write_text(path.read_text().replace('"steps":4,"rounds":4,', ""))
+    return folder
+
+
+def test_a_run_of_reinforcement_learning_shows_rewards_and_counts_epochs_by_prompts(make_run):
+    """Four completions of each of the ten prompts of a draw: ten draws are 100 prompts."""
+    page = Page(write_run_report(hosted(make_run(*rollouts({"easy": 0.9, "hard": 0.3})))))
+    assert {"Reward", "Mute", "Advantage"} <= set(headings(page))
+    assert page.rows == [
+        ["environment", "reward", "mute", "share", "completions", "epochs"],
+        ["easy", "0.900", "25.0%", "50.0%", "400", "1.00"],
+        ["hard", "0.300", "25.0%", "50.0%", "400", "0.50"],
+    ]
+
+
+def test_runs_of_reinforcement_learning_are_compared_by_their_rewards(make_run):
+    rewards = {
+        "a": [{"easy": 0.9, "hard": 0.3}, {"easy": 0.7, "hard": 0.1}],
+        "b": [{"easy": 0.6, "hard": 0.2}],
+    }
+    runs = {
+        name: [
+            hosted(make_run(*rollouts(of_run), name=f"{name}{seed}", seed=seed))
+            for seed, of_run in enumerate(seeds, 1)
+        ]
+        for name, seeds in rewards.items()
+    }
+    page = Page(write_comparison_report(runs, runs["a"][0], "Rewards"))
+    assert verdict(page) == "No verdict: the journals have no scores."
+    assert page.rows[:4] == [
+        ["environment", "a (seeds: 2)", "b (seeds: 1)"],
+        ["easy", "0.800", "0.600"],
+        ["hard", "0.200", "0.200"],
+        ["mean over environments", "0.500", "0.400"],
+    ]
+
+
+def test_a_report_takes_the_journal_for_its_folder(make_run, short):
+    folder = make_run(*short)
+    assert write_report(folder / "journal.jsonl") == folder / "report.html"
 
 
 def test_the_verdict_of_a_run_names_tasks_that_are_not_above_their_baseline(make_run, short):

@@ -13,6 +13,7 @@ from taskmix.report import figures
 from taskmix.report.document import Caption, Plot, folded, legend, notice, table, verbatim
 from taskmix.report.figures.comparison import DIFFERENCES, LOSS_BANDS, SCORE_BANDS, SHARE_PANELS
 from taskmix.report.history import Exposure, exposures
+from taskmix.report.rollouts import has_rewards, reward_table
 from taskmix.report.run_data import RunData
 from taskmix.report.style import contestant_looks, looks
 from taskmix.studies.compare import is_diverged
@@ -43,6 +44,7 @@ def comparison_body(runs: Runs, baseline: str, out: Path) -> tuple[str, list[str
     config = runs[baseline][0].config
     return verdict, [
         *_how_far(runs),
+        *([table(reward_table(runs))] if _all_rewarded(runs) else []),
         *(_scores(runs, scored, finished if compared else None) if scored.runs else []),
         *_mixtures(runs),
         folded("Every run", table(_runs_table(runs, out))),
@@ -53,6 +55,8 @@ def comparison_body(runs: Runs, baseline: str, out: Path) -> tuple[str, list[str
 def _no_verdict(runs: Runs) -> str:
     if len(runs) == 1:
         return f"There is no other contestant to compare {next(iter(runs))} with."
+    if not any(run.result for seeds in runs.values() for run in seeds):
+        return "No verdict: the journals have no scores."
     return "No verdict yet: it needs finished runs of two contestants with the same seeds."
 
 
@@ -66,6 +70,10 @@ def _how_far(runs: Runs) -> list[str]:
             "best scores so far, or not at all where there are none."
         )
     ]
+
+
+def _all_rewarded(runs: Runs) -> bool:
+    return all(has_rewards(run.history) for seeds in runs.values() for run in seeds)
 
 
 def _scores(runs: Runs, scored: Comparison, finished: Comparison | None) -> list[str | Plot]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from taskmix.errors import UserError, unknown
 from taskmix.families import FAMILIES, Family
-from taskmix.journal import Diagnostics, Evaluation, Extended, Opening, Shares, read_latest
+from taskmix.journal import Diagnostics, Evaluation, Extended, Opening, Shares, Step, read_latest
 from taskmix.records import UnitRecord
 
 
@@ -110,16 +110,21 @@ def exposures(history: History) -> dict[str, Exposure]:
     """Return each task's part of the budget; empty before the first unit."""
     if not history.units:
         return {}
+    prompts = history.opening.budget.get("batch", 1)
     examples: Counter[str] = Counter()
+    seen: Counter[str] = Counter()  # a prompt has several completions, which are its examples
     shares: defaultdict[str, float] = defaultdict(float)
     for unit in history.units:
-        examples.update(unit.examples_of())
+        drawn = unit.examples_of()
+        examples.update(drawn)
+        is_rollout = isinstance(unit, Step) and unit.reward is not None
+        seen.update(dict.fromkeys(drawn, prompts) if is_rollout else drawn)
         for task, share in unit.shares().items():
             shares[task] += share / len(history.units)
     known = examples.total() > 0
     by_task = {}
     for task in history.tasks:
         size = history.opening.sizes.get(task)
-        epochs = examples[task] / size if known and size else None
+        epochs = seen[task] / size if known and size else None
         by_task[task] = Exposure(shares[task], examples[task] if known else None, epochs)
     return by_task

@@ -64,11 +64,13 @@ def write_report(folder: Path | str, baseline: str | None = None) -> Path:
     A study is one of AutoSeM, a tuning, or all runs below a folder, by decider.
 
     Args:
-        folder: the folder of the run or study.
+        folder: the folder of the run or study, or the run's journal.
         baseline: in a comparison, the decider that the others are compared with; if None, `random`
             where it is one of them, else the first.
     """
     folder = Path(folder)
+    if folder.name == JOURNAL and folder.is_file():
+        folder = folder.parent
     if (folder / JOURNAL).exists():
         return write_run_report(folder)
     if (folder / RESULT).exists():

@@ -8,12 +8,13 @@ from taskmix.journal import SelectionStep
 from taskmix.report import figures
 from taskmix.report.document import Plot, events, folded, legend, table, tiles, verbatim
 from taskmix.report.figures.deciders import DECIDERS
-from taskmix.report.figures.run import CONVERGENCE, DEV_SCORES, REWARD, TRAINING_LOSS
+from taskmix.report.figures.run import CONVERGENCE, DEV_SCORES, TRAINING_LOSS
 from taskmix.report.history import Exposure, History, exposures
 from taskmix.report.promise import promise_table
+from taskmix.report.rollouts import CURVES, has_rewards, rollout_table
 from taskmix.report.run_data import RunData
 from taskmix.report.style import looks
-from taskmix.report.timeline import rewards, training_losses
+from taskmix.report.timeline import measurements, training_losses
 from taskmix.report.why import why
 from taskmix.studies.comparison import below_baseline, unit_of
 from taskmix.studies.paired import SCORES
@@ -53,7 +54,7 @@ def run_verdict(run: RunData) -> str:
         )
     elif result is None:
         sentences.append(
-            f"{run.policy} drew {history.end:,} batch{'es' * (history.end != 1)}"
+            f"{run.policy} made {history.end:,} draw{'s' * (history.end != 1)}"
             f"{_mixture(history)}; the journal has no scores."
         )
     if result:
@@ -134,6 +135,8 @@ def run_table(run: RunData) -> Table:
     """Return the scores of a run by task, with what each task got of the budget."""
     history, result = run.history, run.result
     given = exposures(history)
+    if result is None and has_rewards(history):
+        return rollout_table(history, given)
     if result is None:
         return scores_table(dict.fromkeys(history.tasks), given)
     scores = {task: result.tasks[task] for task in history.tasks}
@@ -220,6 +223,9 @@ def _plots(run: RunData) -> list[Plot]:
         made.append(Plot(CONVERGENCE, figures.convergence(history)))
     if training_losses(history):
         made.append(Plot(TRAINING_LOSS, figures.training_loss(history)))
-    if rewards(history):
-        made.append(Plot(REWARD, figures.reward(history)))
+    made += [
+        Plot(caption, figures.rollouts(history, name))
+        for name, caption in CURVES.items()
+        if measurements(history, name)
+    ]
     return made

@@ -146,10 +146,11 @@ def training_losses(history: History) -> dict[str, Series]:
     return _by_task(history, [(unit.step, unit.training_losses()) for unit in history.units])
 
 
-def rewards(history: History) -> dict[str, Series]:
-    """Return the mean rewards of each task's completions, where the draws have rewards."""
-    drawn = [unit for unit in history.units if isinstance(unit, Step) and unit.reward is not None]
-    return _by_task(history, [(step.step, {step.task: float(step.reward or 0)}) for step in drawn])
+def measurements(history: History, name: str) -> dict[str, Series]:
+    """Return a measurement of each task's draws, such as `reward`, where the draws have it."""
+    steps = [unit for unit in history.units if isinstance(unit, Step)]
+    measured = [(step, getattr(step, name)) for step in steps if getattr(step, name) is not None]
+    return _by_task(history, [(step.step, {step.task: value}) for step, value in measured])
 
 
 def _by_task(

@@ -3,14 +3,14 @@
 from taskmix.report.figures.autosem import ratio_map, search_history, utilities
 from taskmix.report.figures.comparison import differences, score_bands, share_panels
 from taskmix.report.figures.deciders import selection, shares, weighting
-from taskmix.report.figures.run import convergence, dev_scores, reward, training_loss
+from taskmix.report.figures.run import convergence, dev_scores, rollouts, training_loss
 
 __all__ = [
     "convergence",
     "dev_scores",
     "differences",
     "ratio_map",
-    "reward",
+    "rollouts",
     "score_bands",
     "search_history",
     "selection",

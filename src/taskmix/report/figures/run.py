@@ -27,7 +27,7 @@ from taskmix.report.timeline import (
     dev_scores_of,
     influence,
     max_points,
-    rewards,
+    measurements,
     run_scores,
     smoothed,
     thinned,
@@ -50,11 +50,6 @@ TRAINING_LOSS = Caption(
     "Training loss",
     "The loss of each task's own batches, smoothed over a twentieth of them; losses of different "
     "tasks are not on one scale.",
-)
-REWARD = Caption(
-    "Reward",
-    "The mean reward of the completions for each task's own batches, smoothed over a twentieth of "
-    "them; rewards of different tasks are not on one scale.",
 )
 MAX_MARKED = 40
 """Points up to which a curve has a marker on each."""
@@ -164,9 +159,9 @@ def training_loss(history: History) -> Any:
     return _batches(history, training_losses(history), "training loss")
 
 
-def reward(history: History) -> Any:
-    """Return each task's reward, smoothed over a twentieth of its batches."""
-    return _batches(history, rewards(history), "reward")
+def rollouts(history: History, name: str) -> Any:
+    """Return a measurement of each task's completions, smoothed over a twentieth of its batches."""
+    return _batches(history, measurements(history, name), name)
 
 
 def _batches(history: History, series: Mapping[str, Series], title: str) -> Any:
