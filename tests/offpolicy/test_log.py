@@ -1,6 +1,7 @@
 """Logs: what a run remembers of its decisions."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import taskmix
 from taskmix.errors import UserError
 from taskmix.journal import Journal, Opening, Step
 from taskmix.offpolicy import Course, Log, estimate, improve, prediction_gain, room_left
+from taskmix.offpolicy.estimate import mean_shares
 from taskmix.policies import Outcome, Policy, Thompson
 from taskmix.rng import stream
 
@@ -51,6 +53,8 @@ def test_only_the_propensities_need_be_known() -> None:
         ({"actions": []}, "expected the shape"),
         ({"rewards": [1.0]}, "rewards: expected the shape"),
         ({"rewards": [1.0, float("nan")]}, "rewards, step 1: expected a finite number"),
+        ({"measured": {"losses": [1.0, 2.0]}}, "measured: expected some of .* found 'losses'"),
+        ({"measured": {"loss": [1.0]}}, "loss: expected the shape"),
         ({"probabilities": [[0.5, 0.6]] * 2}, "sum to 1"),
         ({"probabilities": [[0.5, 0.5]] * 3}, "probabilities: expected the shape"),
         ({"probabilities": [[0.0, 1.0]] * 2}, "step 0: expected a probability above 0"),
@@ -125,8 +129,45 @@ def test_a_missing_signal_is_named(tmp_path: Path) -> None:
     with Journal.create(tmp_path / "j", Opening("run", ["a"], {}, 1, {}, {})) as journal:
         draw = taskmix.Random(["a"]).ask(stream(1, "draws"))
         journal.draw(1, Outcome(draw, loss=0.5))
-    with pytest.raises(UserError, match="step 1: expected a gain"):
+    with pytest.raises(UserError, match=r"j, step 1: expected a measured gain .* found loss"):
         Log.from_journal(tmp_path / "j", prediction_gain)
+
+
+def rewarded_journal(path: Path, policy: Policy) -> list[Outcome]:
+    rng, outcomes = stream(2, "draws"), []
+    opening = Opening("run", list(policy.tasks), {}, 1, {}, {})
+    with Journal.create(path, opening) as journal:
+        for step in range(200):
+            draw = policy.ask(rng)
+            reward, advantage = 0.5 + 0.1 * draw.index, float(rng.random()) * (1 + draw.index)
+            signals = {"reward": reward, "spread": 0.1, "mute": 0.0, "advantage": advantage}
+            outcomes.append(Outcome(draw, examples=8, tokens=64, **signals))
+            journal.draw(step + 1, outcomes[-1])
+    return outcomes
+
+
+def test_a_journal_of_rewards_is_read_by_its_rewards(tmp_path: Path) -> None:
+    outcomes = rewarded_journal(tmp_path / "j", taskmix.Random(["a", "b"]))
+    log = Log.from_journal(tmp_path / "j")
+    assert log.rewards.tolist() == [outcome.reward for outcome in outcomes]
+    assert log.outcome(3, outcomes[3].draw).measured() == outcomes[3].measured()
+
+
+@pytest.mark.parametrize(
+    "policy", [taskmix.DUMP, taskmix.SEC, taskmix.Learnability, taskmix.Climb], ids=lambda c: c.name
+)
+def test_a_policy_that_learns_from_rewards_is_replayed(
+    tmp_path: Path, policy: type[Policy]
+) -> None:
+    outcomes = rewarded_journal(tmp_path / "j", taskmix.Random(["a", "b"]))
+    expected, replayed = [], policy(["a", "b"])
+    for outcome in outcomes:
+        expected.append(replayed.probabilities().tolist())
+        draw = replace(replayed.replay(outcome.draw.index), probabilities=np.array([0.5, 0.5]))
+        replayed.tell(Outcome(draw, **outcome.measured()))
+    shares = mean_shares(Log.from_journal(tmp_path / "j"), policy(["a", "b"]))
+    assert list(shares.values()) == pytest.approx(np.mean(expected, axis=0).tolist())
+    assert len(np.unique(expected, axis=0)) > 1
 
 
 def test_a_journal_without_draws_is_refused(tmp_path: Path) -> None:

@@ -29,7 +29,11 @@ if TYPE_CHECKING:
     from taskmix.studies.improve import ImproveSettings
 
 RewardOption = Annotated[
-    str, typer.Option(help="room_left, prediction_gain, mean_reward or absolute_advantage.")
+    str,
+    typer.Option(
+        help="room_left, prediction_gain, mean_reward or absolute_advantage; auto: mean_reward if "
+        "the journals have rewards and no losses, otherwise room_left."
+    ),
 ]
 
 
@@ -41,7 +45,7 @@ def estimate(
         str, typer.Option(help="is, wis, clipped_is, dm, dr, sndr or switch_dr.")
     ] = "wis",
     pool: Annotated[str, typer.Option(help="own or balance.")] = "own",
-    reward: RewardOption = "room_left",
+    reward: RewardOption = "auto",
     trust: TrustOption = False,
 ) -> None:
     """Estimate the reward of a policy at the states that finished runs visited.
@@ -98,7 +102,7 @@ def improve(
     phases: Annotated[
         int, typer.Option(min=1, help="Rewards: phases of a policy that changes over the run.")
     ] = 1,
-    reward: RewardOption = "room_left",
+    reward: RewardOption = "auto",
     force: Annotated[
         bool, typer.Option("--force", help="Overwrite a policy file that taskmix did not write.")
     ] = False,

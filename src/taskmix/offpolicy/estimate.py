@@ -58,7 +58,8 @@ class Estimate:
         interval: the confidence interval; None if the effective sample is too small, or the method
             has an unknown bias with this log and policy.
         effective_sample_size: the number of decisions by the policy itself that would be as
-            informative.
+            informative: that of the importance weights, of their expectation, or of the decisions
+            counted by task, whichever is the smallest.
         decisions: the number of decisions in the log, each for one step or a round of steps.
         reason: why there is no interval; None if there is one.
     """
@@ -141,13 +142,16 @@ def estimate_target(
 ) -> Estimate:
     """Return an estimate with Student's interval; warn if the effective sample is small."""
     evidence = estimator(sample, target).by_decision(sample.decisions)
-    size = evidence.effective_sample_size()
-    least = min(size, _size_by_task(target, sample), _expected_size(target, sample))
-    _warn_if_small(size, least, target, sample)
+    size = min(
+        evidence.effective_sample_size(),
+        _size_by_task(target, sample),
+        _expected_size(target, sample),
+    )
+    _warn_if_small(size, target, sample)
     error = evidence.standard_error()
     interval = None
     reason = evidence.bias
-    if reason is None and least < MIN_INTERVAL_DECISIONS:
+    if reason is None and size < MIN_INTERVAL_DECISIONS:
         reason = "too few decisions"
     if reason is None:
         quantile = float(stdtrit(evidence.degrees_of_freedom(), (1 + confidence) / 2))
@@ -175,16 +179,15 @@ def _estimator(method: str | Estimator) -> Estimator:
     return by_name(method, METHODS, "method") if isinstance(method, str) else method
 
 
-def _warn_if_small(size: float, least: float, target: Target, sample: Sample) -> None:
-    if least < MIN_DECISIONS:
-        counted = "" if size < MIN_DECISIONS else "expected or counted by task, "
+def _warn_if_small(size: float, target: Target, sample: Sample) -> None:
+    if size < MIN_DECISIONS:
         too_few = (
             f", too little for an interval (from {MIN_INTERVAL_DECISIONS} on)"
-            if least < MIN_INTERVAL_DECISIONS
+            if size < MIN_INTERVAL_DECISIONS
             else ""
         )
         warnings.warn(
-            f"{counted}the effective sample size is {least:.1f} (the log has "
+            f"the effective sample size is {size:.1f} (the log has "
             f"{sample.decided().sum()} decisions), below {MIN_DECISIONS}: the log says little "
             f"about this policy{too_few}",
             SmallSampleWarning,

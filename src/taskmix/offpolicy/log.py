@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -14,11 +14,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from taskmix.errors import UserError
 from taskmix.journal import MAX_FULL_TASKS, Opening, Shares, Step, journal_of, read_latest
+from taskmix.policies.signals import Draw, Outcome
 from taskmix.policies.state import Array
 from taskmix.run_info import RunInfo
 
 #: Returns the reward of each of a run's steps, given in order.
 Reward = Callable[[Sequence[Step]], Array]
+#: The measurements that are replayed on policies; the counts are whole numbers.
+_REPLAYED = ("loss", "gain", "reward", "spread", "mute", "advantage")
+_COUNTS = ("examples", "tokens")
 
 
 def room_left(steps: Sequence[Step]) -> Array:
@@ -63,12 +67,18 @@ def absolute_advantage(steps: Sequence[Step]) -> Array:
     return _signal(steps, "advantage")
 
 
+def usual_reward(steps: Sequence[Step]) -> Array:
+    """Return `mean_reward` if the steps have rewards and no losses, otherwise `room_left`."""
+    rewarded = all(step.loss is None and step.reward is not None for step in steps)
+    return mean_reward(steps) if rewarded else room_left(steps)
+
+
 def _signal(steps: Sequence[Step], name: str) -> Array:
     for step in steps:
         if getattr(step, name) is None:
+            found = ", ".join(step.measured()) or "nothing"
             raise UserError(
-                f"journal, step {step.step}: expected a {name} for the reward, found none; was the "
-                "run made with a policy that measures it?"
+                f"step {step.step}: expected a measured {name} for the reward, found {found}"
             )
     return np.array([getattr(step, name) for step in steps], dtype=np.float64)
 
@@ -133,9 +143,8 @@ class Log:
             approximate; shape `(steps,)`.
         decisions: a number for each step, equal for the steps of one decision (a round of Thompson
             sampling); standard errors count decisions, not steps. Shape `(steps,)`.
-        losses: the loss of each step, NaN where it was not measured; needed to replay a policy that
-            learns from it. Shape `(steps,)`.
-        gains: the prediction gain of each step, likewise. Shape `(steps,)`.
+        measured: measurements of `taskmix.Outcome` by name, such as `loss`, which are told to a
+            policy that learns; NaN where there was none. Each of shape `(steps,)`.
         info: the sizes and the budget of the run, from which a policy that is named is made.
 
     >>> log = Log(["cola", "rte"], [0, 1, 1], [[0.5, 0.5]] * 3, [0.1, 0.4, 0.2])
@@ -152,8 +161,7 @@ class Log:
         *,
         propensities: ArrayLike | None = None,
         decisions: ArrayLike | None = None,
-        losses: ArrayLike | None = None,
-        gains: ArrayLike | None = None,
+        measured: Mapping[str, ArrayLike] | None = None,
         info: RunInfo | None = None,
     ) -> None:
         self.tasks = tuple(tasks)
@@ -165,8 +173,14 @@ class Log:
         self.decisions: NDArray[np.int64] = np.arange(len(self.actions))
         if decisions is not None:
             self.decisions = np.unique(np.asarray(decisions), return_inverse=True)[1]
-        self.losses = _measured(losses, "losses", len(self.actions))
-        self.gains = _measured(gains, "gains", len(self.actions))
+        for name in measured or {}:
+            if name not in _REPLAYED + _COUNTS:
+                names = ", ".join(_REPLAYED + _COUNTS)
+                raise ValueError(f"measured: expected some of {names}, found {name!r}")
+        self.measured = {
+            name: _measured(values, name, len(self.actions))
+            for name, values in (measured or {}).items()
+        }
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -175,12 +189,13 @@ class Log:
         return f"Log({len(self)} steps, {len(self.tasks)} tasks, mean {self.rewards.mean():.4g})"
 
     @classmethod
-    def from_journal(cls, path: Path | str, reward: Reward = room_left) -> Self:
+    def from_journal(cls, path: Path | str, reward: Reward = usual_reward) -> Self:
         """Read the log of a run; raise `UserError` if its draws contradict each other.
 
         Args:
             path: a run folder, or the journal in it.
-            reward: computes the rewards from the run's steps.
+            reward: computes the rewards from the run's steps; `usual_reward` is `mean_reward` for
+                journals of reinforcement learning, `room_left` for others.
         """
         path = journal_of(path)
         opening: Opening | None = None
@@ -202,15 +217,21 @@ class Log:
         course = Course(np.array(starts), np.array(rows))
         _check_numbers(path, opening, steps)
         _check_propensities(path, opening, steps, course)
+        try:
+            rewards = reward(steps)
+        except UserError as error:
+            raise UserError(f"{path}, {error}") from None
         return cls(
             opening.tasks,
             [step.task for step in steps],
             course,
-            reward(steps),
+            rewards,
             propensities=[step.p for step in steps],
             decisions=_decisions(steps),
-            losses=np.array([step.loss for step in steps], dtype=np.float64),
-            gains=np.array([step.gain for step in steps], dtype=np.float64),
+            measured={
+                name: np.array([getattr(step, name) for step in steps], dtype=np.float64)
+                for name in _REPLAYED + _COUNTS
+            },
             info=info_of(opening),
         )
 
@@ -225,6 +246,22 @@ class Log:
         for action in certain:
             always &= np.arange(len(self.tasks)) == action
         return always
+
+    def has(self, name: str) -> bool:
+        """Return whether a measurement was made at any step."""
+        return name in self.measured and bool(np.isfinite(self.measured[name]).any())
+
+    def outcome(self, step: int, draw: Draw) -> Outcome:
+        """Return what was measured at a step, as the outcome of a draw."""
+        values = {name: float(column[step]) for name, column in self.measured.items()}
+        return Outcome(
+            draw,
+            **{
+                name: int(value) if name in _COUNTS else value
+                for name, value in values.items()
+                if math.isfinite(value)
+            },
+        )
 
     def mean_inverse(self) -> Array:
         """Return the mean of 1 / π_t(k), estimated if only propensities are known; `(tasks,)`."""
@@ -257,8 +294,7 @@ class Log:
             self.rewards,
             propensities=self.propensities,
             decisions=self.decisions,
-            losses=self.losses,
-            gains=self.gains,
+            measured=self.measured,
             info=self.info,
         )
 
@@ -330,10 +366,7 @@ def _finite(values: ArrayLike, what: str, steps: int) -> Array:
     return array
 
 
-def _measured(values: ArrayLike | None, what: str, steps: int) -> Array:
-    """Return measurements as an array, NaN if there are none."""
-    if values is None:
-        return np.full(steps, np.nan)
+def _measured(values: ArrayLike, what: str, steps: int) -> Array:
     array = np.asarray(values, dtype=np.float64)
     if array.shape != (steps,):
         raise ValueError(f"{what}: expected the shape ({steps},), found {array.shape}")

@@ -10,12 +10,18 @@ import numpy as np
 from taskmix.errors import UserError
 from taskmix.offpolicy.log import Log
 from taskmix.offpolicy.sample import Sample
-from taskmix.policies import Annealed, Cycle, Fixed, Outcome, Policy, Schedule, Stratified
-from taskmix.policies.signals import Gain, Loss, Signal
+from taskmix.policies import Annealed, Cycle, Fixed, Policy, Schedule, Stratified
+from taskmix.policies.signals import Gain, Loss, Rewards, Signal
 from taskmix.policies.state import Array
 
 #: Policies whose distribution depends only on the step.
 SCHEDULED = (Schedule, Annealed, Cycle)
+#: The measurements that a log needs for a signal.
+_MEASUREMENTS: Mapping[type[Signal], tuple[str, ...]] = {
+    Loss: ("loss",),
+    Gain: ("gain",),
+    Rewards: ("reward", "advantage"),
+}
 
 
 class Target(ABC):
@@ -90,22 +96,16 @@ class Replayed(Target):
         """Yield the distribution before each step; all of them may not fit in memory."""
         for log in self._logs:
             policy = deepcopy(self._policy)
-            steps = zip(log.actions, log.propensities, log.losses, log.gains, strict=True)
-            for action, propensity, loss, gain in steps:
+            for step, action in enumerate(log.actions):
                 yield policy.probabilities()[self._order]
                 index = self._order[action]
                 draw = policy.replay(index)
                 logged = draw.probabilities.copy()
-                logged[index] = propensity
-                draw = replace(draw, probabilities=logged)
-                policy.tell(Outcome(draw, loss=_known(loss), gain=_known(gain)))
+                logged[index] = log.propensities[step]
+                policy.tell(log.outcome(step, replace(draw, probabilities=logged)))
 
     def expected(self, model: Array) -> Array:
         return np.array([row @ model for row in self._rows()])
-
-
-def _known(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
 
 
 def target(policy: Policy | Mapping[str, float], sample: Sample, logs: Sequence[Log]) -> Target:
@@ -143,11 +143,11 @@ def _target(policy: Policy, sample: Sample, logs: Sequence[Log]) -> Target:
 
 
 def _check_outcomes(policy: Policy, logs: Sequence[Log]) -> None:
-    logged: set[type[Signal]] = set()
-    if all(np.isfinite(log.losses).any() for log in logs):
-        logged.add(Loss)
-    if all(np.isfinite(log.gains).any() for log in logs):
-        logged.add(Gain)
+    logged = {
+        signal
+        for signal, names in _MEASUREMENTS.items()
+        if all(log.has(name) for log in logs for name in names)
+    }
     needed = {type(signal) for signal in policy.needs} or {Loss}
     if needed <= logged:
         return

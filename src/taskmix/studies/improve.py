@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -38,7 +38,7 @@ from taskmix.offpolicy.curves import (
     ScoredRun,
     learn_mixture,
 )
-from taskmix.offpolicy.log import info_of
+from taskmix.offpolicy.log import info_of, usual_reward
 from taskmix.policies import Policy
 from taskmix.run_info import RunInfo
 from taskmix.studies.workers import Runner, check_same_settings
@@ -47,7 +47,7 @@ from taskmix.tables import Column, Row, Table, Tabled
 if TYPE_CHECKING:
     from taskmix.training.watching import Watcher
 
-REWARDS: Mapping[str, Reward] = {
+REWARDS: Mapping[str, Reward] = {"auto": usual_reward} | {
     reward.__name__: reward
     for reward in (room_left, prediction_gain, mean_reward, absolute_advantage)
 }
@@ -66,7 +66,7 @@ class ImproveSettings:
     solver: str = "exact"
     pool: str = "own"
     phases: int = 1
-    reward: str = "room_left"
+    reward: str = "auto"
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class PolicyEstimate(Tabled):
             f"policy ({interval}){source}.",
             *self._doubts(),
             "That is at the states that these runs visited; a training of its own comes to others.",
-            f"Effective sample size: {estimate.effective_sample_size:.0f} of {estimate.decisions} "
+            f"Effective sample size: {estimate.effective_sample_size:.1f} of {estimate.decisions} "
             f"decisions ({self.steps} steps).",
         ]
         if learned:
@@ -139,7 +139,7 @@ class Stage:
     learned: PolicyEstimate | None
 
 
-def logs_of(runs: Sequence[Path], reward: str = "room_left") -> list[Log]:
+def logs_of(runs: Sequence[Path], reward: str) -> list[Log]:
     """Return the logs of run folders, or of journals."""
     if reward not in REWARDS:
         raise unknown("reward", reward, REWARDS, "reward")
@@ -227,7 +227,7 @@ def estimate_runs(
     policy: Policy | Mapping[str, Any] | str | Path,
     method: str = "wis",
     pool: str = "own",
-    reward: str = "room_left",
+    reward: str = "auto",
     *,
     trust_code: bool = False,
 ) -> PolicyEstimate:
@@ -324,6 +324,8 @@ def improve_loop(
     the pooled logs are independent samples.
     """
     settings, runner = settings or ImproveSettings(), Runner(watch=watch)
+    if settings.reward == "auto":
+        settings = replace(settings, reward="room_left")  # the runs of a run file have losses
     _check_settings(out / SETTINGS, settings)
     folders = [out / f"run-{i}" for i in range(iterations + 1)]
     runner.run(config, folders[0], folders[0].name)

@@ -31,7 +31,7 @@ def estimate(
     *,
     method: str = "wis",
     pool: str = "own",
-    reward: str = "room_left",
+    reward: str = "auto",
     trust_code: bool = False,
 ) -> PolicyEstimate:
     """Estimate the reward of a policy at the states that finished runs visited.
@@ -44,7 +44,8 @@ def estimate(
             or the path of a policy file. A policy that learns is replayed on the journals.
         method: `is`, `wis`, `clipped_is`, `dm`, `dr`, `sndr` or `switch_dr`.
         pool: the weighting of several runs: `own` or `balance`.
-        reward: `room_left`, `prediction_gain`, `mean_reward` or `absolute_advantage`.
+        reward: `room_left`, `prediction_gain`, `mean_reward` or `absolute_advantage`; `auto` is
+            `mean_reward` for journals with rewards and no losses, and `room_left` for others.
         trust_code: import a class of its own that a policy file names.
     """
     return estimate_runs(_paths(runs), policy, method, pool, reward, trust_code=trust_code)
@@ -60,7 +61,7 @@ def improve(
     solver: str = "exact",
     pool: str = "own",
     phases: int = 1,
-    reward: str = "room_left",
+    reward: str = "auto",
     force: bool = False,
 ) -> LearnedMixture | PolicyEstimate:
     """Learn a better mixture or policy from finished runs.
@@ -78,7 +79,7 @@ def improve(
         solver: for rewards, `exact` or `cmaes`.
         pool: for rewards, the weighting of several runs: `own`, `balance` or `last`.
         phases: for rewards, the phases of a policy that changes over the run.
-        reward: for rewards, `room_left`, `prediction_gain`, `mean_reward` or `absolute_advantage`.
+        reward: for rewards, as in `estimate`.
         force: overwrite a policy file that taskmix did not write.
     """
     paths, to = _paths(runs), None if out is None else Path(out)
