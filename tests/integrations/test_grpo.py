@@ -275,6 +275,21 @@ def test_a_checkpoint_of_another_schedule_is_refused(tmp_path: Path) -> None:
         other.train(resume_from_checkpoint=tmp_path / "checkpoint-4")
 
 
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"policy": "random"}, "state, policy: expected random, found follow; resume with"),
+        ({"decide": "prompt"}, "state, decide: expected prompt, found generation; resume with"),
+    ],
+)
+def test_a_checkpoint_of_another_policy_is_refused_by_its_name(
+    tmp_path: Path, options: dict[str, Any], sentence: str
+) -> None:
+    trainer(tmp_path, max_steps=1).train()
+    with pytest.raises(UserError, match=sentence):
+        trainer(tmp_path, **options).train(resume_from_checkpoint=tmp_path / "checkpoint-1")
+
+
 class Reseed(transformers.TrainerCallback):  # type: ignore[misc]
     """The loader of TRL alone takes its seed from the generator that completions are sampled by."""
 
@@ -492,11 +507,13 @@ def test_the_journal_can_be_evaluated(tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text("name: fixed\nprobabilities: {even: 0.5, odd: 0.25, small: 0.25}\n")
     journal = str(tmp_path / "journal.jsonl")
-    arguments = ["estimate", journal, "--policy", str(policy), "--reward", "absolute_advantage"]
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 0, result.output
+    arguments = ["estimate", journal, "--policy", str(policy)]
     told = steps(tmp_path)
-    assert f"{sum(step.advantage or 0 for step in told) / len(told):.4f}"[:5] in result.output
+    for more, name in (([], "reward"), (["--reward", "absolute_advantage"], "advantage")):
+        result = CliRunner().invoke(app, [*arguments, *more])
+        assert result.exit_code == 0, result.output
+        mean = sum(getattr(step, name) for step in told) / len(told)
+        assert f"{mean:.4f}"[:5] in result.output
 
 
 @pytest.mark.parametrize(
@@ -532,7 +549,25 @@ def test_the_journal_can_be_evaluated(tmp_path: Path) -> None:
         ),
         (
             {"policy": taskmix.Exp3S(list(SIZES))},
-            "expected one that learns from what is measured here",
+            r"learns from rewards \(climb, dump, .* or one that does not learn, .* needs Gain",
+        ),
+        ({"policy": "progress"}, "progress with of='reward'.* found one that needs Loss"),
+        ({"policy": "odm"}, "policy odm: expected one that learns from rewards"),
+        ({"policy": taskmix.ADO(list(SIZES))}, "policy ado: expected one that learns from rewards"),
+        ({"train_dataset": [data()["even"]]}, "train_dataset: expected a mapping .* found list"),
+        (
+            {
+                "policy": taskmix.DUMP(["even", "odd", "smal"]),
+                "reward_funcs": dict.fromkeys(SIZES, parity),
+            },
+            "train_dataset: expected one for each task of the policy, even, odd, smal, found even",
+        ),
+        (
+            {
+                "reward_funcs": dict.fromkeys(SIZES, parity),
+                "eval_dataset": {"even": data()["even"], "smal": data()["small"]},
+            },
+            "eval_dataset: unknown environment 'smal'; did you mean 'small'",
         ),
         ({"lag": 0}, "lag: expected at least 1 draw"),
         (

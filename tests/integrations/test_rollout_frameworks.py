@@ -111,6 +111,23 @@ def test_the_signals_of_a_group(tmp_path: Path) -> None:
     assert step.advantage == pytest.approx((0.75 + 3 * 0.25) / 0.5 / 4, rel=1e-3)
 
 
+def test_a_completion_without_a_reward_is_left_out(tmp_path: Path) -> None:
+    with_none, without = (mix(tmp_path / name) for name in ("with", "without"))
+    with_none.observe(with_none.pick(), [1.0, None, 0.0])
+    without.observe(without.pick(), [1.0, 0.0])
+    found, expected = (
+        next(each for each in read(tmp_path / name / "journal.jsonl") if isinstance(each, Step))
+        for name in ("with", "without")
+    )
+    assert found.reward == expected.reward == 0.5
+    assert found.spread == expected.spread
+
+
+def test_a_policy_that_needs_losses_is_refused() -> None:
+    with pytest.raises(UserError, match="policy odm: expected one that learns from rewards"):
+        EnvironmentMix("odm", {"math": 1, "code": 1}, seed=1)
+
+
 def test_mistakes_in_reports_are_one_sentence(tmp_path: Path) -> None:
     of = mix(tmp_path)
     name = of.pick()

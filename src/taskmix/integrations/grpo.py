@@ -16,8 +16,8 @@ from trl.trainer.utils import get_callable_name, is_async_callable
 
 from taskmix.config import DEFAULT_POLICY, PolicySpec
 from taskmix.errors import UserError, unknown
-from taskmix.integrations.rollouts import prompt_rewards, signals_of
-from taskmix.integrations.transformers import MixtureMixin
+from taskmix.integrations.rollouts import check_policy, prompt_rewards, signals_of
+from taskmix.integrations.transformers import MixtureMixin, check_sets
 from taskmix.journal import Step
 from taskmix.mixing import (
     BatchOrder,
@@ -29,8 +29,7 @@ from taskmix.mixing import (
     Mixer,
     PromptLearnability,
 )
-from taskmix.mixing.decisions import check_measured
-from taskmix.policies import Outcome, Policy, Rewards
+from taskmix.policies import Outcome, Policy
 
 __all__ = ["MixtureGRPOMixin", "MixtureGRPOTrainer"]
 
@@ -111,7 +110,9 @@ class RolloutMixer(Mixer):
 
     def _settings(self) -> dict[str, Any]:
         generation = [self.draws, self.generations, self.uses, self.ranks]
-        return super()._settings() | {"draws, generations, uses and ranks": generation}
+        decide = {"decide": "prompt" if self.draws > 1 else "generation"}
+        settings = super()._settings() | {"draws, generations, uses and ranks": generation}
+        return decide | settings
 
 
 class _UnshuffledOrder(ItemOrder):
@@ -184,6 +185,7 @@ class MixtureGRPOMixin(MixtureMixin):
         prompts: Literal["learnability"] | PromptLearnability | None = None,
         **kwargs: Any,
     ) -> None:
+        check_sets(policy, train_dataset)
         if decide not in ("generation", "prompt"):
             raise UserError(f"decide: expected generation or prompt, found {decide!r}")
         self._learnability = _learnability(prompts)
@@ -194,6 +196,9 @@ class MixtureGRPOMixin(MixtureMixin):
         self._rollouts: dict[str, list[dict[str, float]]] = {}
         if isinstance(kwargs.get("eval_dataset"), Mapping):
             sets = kwargs["eval_dataset"]
+            for name in sets if isinstance(reward_funcs, Mapping) else ():
+                if name not in train_dataset:  # it would have no rewards
+                    raise unknown("environment", name, train_dataset, "eval_dataset")
             kwargs["eval_dataset"] = {name: _named(name, rows) for name, rows in sets.items()}
         tasks = policy.tasks if isinstance(policy, Policy) else tuple(train_dataset)
         super().__init__(
@@ -249,7 +254,7 @@ class MixtureGRPOMixin(MixtureMixin):
     def _prepare_outcomes(self, score: Any) -> None:
         if score is not None:
             raise UserError("score: expected None, as policies learn from rewards here")
-        check_measured(self.mixer.policy, self.mixer.policy.needs - {Rewards()})
+        check_policy(self.mixer.policy)
 
     def _epoch_examples(self) -> int:
         return int(super()._epoch_examples() * self.num_generations * self.num_iterations)

@@ -4,8 +4,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from taskmix.config import PolicySpec
 from taskmix.errors import UserError, unknown
-from taskmix.integrations.rollouts import signals_of
+from taskmix.integrations.rollouts import check_policy, signals_of
 from taskmix.mixing import Decisions
 
 __all__ = ["EnvironmentMix"]
@@ -34,6 +35,10 @@ class EnvironmentMix(Decisions):
     1.0
     """
 
+    def __init__(self, policy: PolicySpec, *args: Any, **options: Any) -> None:
+        super().__init__(policy, *args, **options)
+        check_policy(self.policy)
+
     def pick(self) -> str:
         """Return the environment of the next group."""
         return self.ask().task
@@ -41,7 +46,7 @@ class EnvironmentMix(Decisions):
     def observe(
         self,
         environment: str,
-        rewards: Sequence[float],
+        rewards: Sequence[float | None],
         advantages: Sequence[float] | None = None,
         tokens: Sequence[int] | None = None,
     ) -> None:
@@ -49,21 +54,22 @@ class EnvironmentMix(Decisions):
 
         Args:
             environment: its name.
-            rewards: of the completions.
+            rewards: of the completions; None for those without one, but not for all.
             advantages: of the completions; rewards normalised by mean and standard deviation if
                 None.
             tokens: the length of each completion, if known.
         """
-        values = [float(reward) for reward in rewards]
-        if not values or not all(map(math.isfinite, values)):
+        scored = [float(reward) for reward in rewards if reward is not None]
+        if not scored or not all(map(math.isfinite, scored)):
             raise UserError(
                 f"rewards of {environment}: expected finite numbers, one for each completion, "
                 f"found {rewards!r}"
             )
+        values = [math.nan if reward is None else float(reward) for reward in rewards]
         measured = signals_of(values, [0.0] if advantages is None else advantages, len(values))
         if advantages is None:
             mean, scale = measured["reward"], measured["spread"] + _EPSILON
-            measured["advantage"] = sum(abs(value - mean) for value in values) / len(values) / scale
+            measured["advantage"] = sum(abs(value - mean) for value in scored) / len(values) / scale
         counted = {"examples": len(values), "tokens": None if tokens is None else sum(tokens)}
         self.settle(self._oldest(environment), **dict[str, Any](measured, **counted))
 

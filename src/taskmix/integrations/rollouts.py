@@ -3,6 +3,21 @@
 import math
 from collections.abc import Sequence
 
+from taskmix.errors import UserError
+from taskmix.policies import POLICIES, Policy, Rewards
+
+
+def check_policy(policy: Policy) -> None:
+    """Raise if the policy learns from a measurement that rollouts do not have."""
+    missing = sorted(type(signal).__name__ for signal in policy.needs - {Rewards()})
+    if missing:
+        names = sorted(cls.name for cls in POLICIES if cls.needs == {Rewards()})
+        raise UserError(
+            f"policy {policy.name}: expected one that learns from rewards ({', '.join(names)}, or "
+            f"progress with of='reward') or one that does not learn, found one that needs "
+            f"{', '.join(missing)}"
+        )
+
 
 def signals_of(
     rewards: Sequence[float], advantages: Sequence[float], group: int

@@ -94,7 +94,8 @@ class MixtureMixin(_Base):
         score: str | Mapping[str, Scorer] | None = None,
         **kwargs: Any,
     ) -> None:
-        _check(policy, train_dataset, decide, kwargs.get("eval_dataset"))
+        check_sets(policy, train_dataset)
+        _check(decide, kwargs.get("eval_dataset"))
         super().__init__(  # type: ignore[misc] # args are those before the training set
             *args, train_dataset=self._stand_in(train_dataset), **kwargs
         )
@@ -372,7 +373,8 @@ class MixtureTrainer(MixtureMixin, transformers.Trainer):
     """
 
 
-def _check(policy: PolicySpec, sets: Mapping[str, Any], decide: str, evaluated: Any) -> None:
+def check_sets(policy: PolicySpec, sets: Mapping[str, Any]) -> None:
+    """Raise unless there is a training set for each task of the policy."""
     if not isinstance(sets, Mapping):
         raise UserError(
             "train_dataset: expected a mapping of names to data sets, such as {'reviews': ...},"
@@ -380,6 +382,9 @@ def _check(policy: PolicySpec, sets: Mapping[str, Any], decide: str, evaluated: 
         )
     if isinstance(policy, Policy):
         check_names("train_dataset", sets, policy)
+
+
+def _check(decide: str, evaluated: Any) -> None:
     if decide not in ("step", "batch"):
         raise UserError(f"decide: expected step or batch, found {decide!r}")
     for name in COMBINED:

@@ -182,15 +182,19 @@ class Decisions:
         self._resume_journal(state["journal"])
 
     def _settings(self) -> dict[str, Any]:
-        return {"tasks": list(self.policy.tasks), "seed": self.seed, "lag": self.lag}
+        tasks, name = list(self.policy.tasks), self.policy.name
+        return {"tasks": tasks, "policy": name, "seed": self.seed, "lag": self.lag}
 
     def _check_settings(self, state: Mapping[str, Any]) -> None:
         if "settings" not in state:
             raise UserError("state: expected the result of state_dict, found no settings in it")
         saved = state["settings"]
         for name, expected in self._settings().items():
-            if saved.get(name) != expected:
-                raise UserError(f"state, {name}: expected {expected}, found {saved.get(name)}")
+            if saved.get(name, expected) != expected:  # a setting may be newer than the state
+                raise UserError(
+                    f"state, {name}: expected {expected}, found {saved.get(name)}; resume with the"
+                    " settings of the saved training, or start a new one in another folder"
+                )
 
     def _draw(self, saved: Mapping[str, Any]) -> Draw:
         index, probabilities = saved["index"], np.array(saved["probabilities"], dtype=np.float64)

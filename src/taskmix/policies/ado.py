@@ -13,7 +13,7 @@ from taskmix.policies.base import (
     distribution,
     shares_or_uniform,
 )
-from taskmix.policies.signals import Outcome
+from taskmix.policies.signals import Loss, Outcome
 from taskmix.policies.state import Array, ToldDraws, saved_probabilities
 from taskmix.run_info import RunInfo
 
@@ -146,6 +146,7 @@ class ADO(StoredPolicy):
     """
 
     name = "ado"
+    needs = frozenset({Loss()})
     beliefs: ClassVar[Mapping[str, str]] = {"slopes": "the loss that falls the fastest"}
     _saved = ("_outcomes", "_examples", "_log", "_laws", "_recent", "_mean", "_told")
 

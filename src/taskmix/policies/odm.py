@@ -14,7 +14,7 @@ from taskmix.policies.base import (
     distribution,
     shares_or_uniform,
 )
-from taskmix.policies.signals import Outcome
+from taskmix.policies.signals import Loss, Outcome
 from taskmix.policies.state import Array, ToldDraws
 from taskmix.run_info import RunInfo
 
@@ -82,6 +82,7 @@ class ODM(StoredPolicy):
     """
 
     name = "odm"
+    needs = frozenset({Loss()})
     beliefs: ClassVar = {"rewards": "the highest reward"}
     _saved = ("_outcomes", "_rewards", "_told")
 

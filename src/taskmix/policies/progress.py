@@ -8,7 +8,7 @@ import numpy as np
 
 from taskmix.policies.base import LARGEST_LOSS, LARGEST_REWARD, StoredPolicy, bounded
 from taskmix.policies.lines import FittedLines
-from taskmix.policies.signals import Outcome, Rewards
+from taskmix.policies.signals import Loss, Outcome, Rewards
 from taskmix.policies.state import Array
 
 Of = Literal["likelihood", "loss", "reward"]
@@ -51,6 +51,7 @@ class Progress(StoredPolicy):
     """
 
     name = "progress"
+    needs = frozenset({Loss()})
     beliefs: ClassVar = {"slopes": "the fastest progress"}
 
     def __init__(self, tasks: Sequence[str], floor: float = 0.01, of: Of = "likelihood") -> None:
