@@ -231,3 +231,11 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def free_name(path: Path) -> Path:
+    """Return the first of NAME.old-1, NAME.old-2 and so on that does not exist."""
+    number = 1
+    while (free := path.with_name(f"{path.name}.old-{number}")).exists():
+        number += 1
+    return free

@@ -168,6 +168,13 @@ class Journal:
             raise UserError(
                 f"{path}: expected at least {position} bytes, as the checkpoint says, found {size}"
             )
+        with path.open("rb") as file:
+            file.seek(max(0, position - 1))
+            if file.read(1) != b"\n":
+                raise UserError(
+                    f"{path}: expected the end of a line at byte {position}, as the checkpoint "
+                    "says, found the middle of one; is it the journal of another training?"
+                )
         os.truncate(path, position)
         tasks, shares = 0, None
         for record in read(path):

@@ -275,6 +275,17 @@ def test_a_checkpoint_of_another_schedule_is_refused(tmp_path: Path) -> None:
         other.train(resume_from_checkpoint=tmp_path / "checkpoint-4")
 
 
+def test_a_journal_without_a_checkpoint_is_kept_under_another_name(tmp_path: Path) -> None:
+    first = trainer(tmp_path, max_steps=1, save_strategy="no")
+    first.train()
+    before = (tmp_path / "journal.jsonl").read_bytes()
+    trainer(tmp_path, max_steps=1).train()
+    assert (tmp_path / "journal.jsonl.old-1").read_bytes() == before
+    assert (tmp_path / "journal.jsonl").read_bytes() == before
+    with pytest.raises(UserError, match="expected no journal before the first draw"):
+        trainer(tmp_path, max_steps=1).train()
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -588,6 +599,17 @@ def test_a_mistake_before_the_training_is_one_sentence(
     with pytest.raises(UserError, match=sentence) as raised:
         trainer(tmp_path, **given)
     assert "\n" not in str(raised.value)
+
+
+def test_an_error_in_a_reward_function_names_the_function_and_its_environment(
+    tmp_path: Path,
+) -> None:
+    def broken(**_: Any) -> list[float]:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as raised:
+        trainer(tmp_path, reward_funcs=dict.fromkeys(SIZES, broken)).train()
+    assert raised.value.__notes__[0].endswith(("even/broken.", "odd/broken.", "small/broken."))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -156,7 +157,8 @@ class MixtureGRPOMixin(MixtureMixin):
             of functions.
         train_dataset: the prompts of each environment by name.
         policy: draws the environments; its tasks are their names. Or its name, such as "sec", or a
-            mapping of its name and options, such as `{"name": "sec", "temperature": 0.1}`.
+            mapping of its name and options, such as `{"name": "sec", "temperature": 0.1}`. The
+            default, "aimed", does not learn.
         decide: "generation" draws once for a generation batch; "prompt" draws the environment of
             each of its prompts.
         prompts: "learnability", or a `taskmix.mixing.PromptLearnability`, draws the prompts of an
@@ -394,8 +396,17 @@ class _RewardFunction:
 
     def __call__(self, **columns: Any) -> list[float | None]:
         chosen = self._chosen(columns)
-        values = self._function(**self._select(columns, chosen)) if chosen else []
+        with self._naming_errors():
+            values = self._function(**self._select(columns, chosen)) if chosen else []
         return self._spread(self._checked(values, len(chosen)), columns, chosen)
+
+    @contextmanager
+    def _naming_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            error.add_note(f"This is an error of the reward function {self.__name__}.")
+            raise
 
     def _chosen(self, columns: Mapping[str, Any]) -> list[int]:
         """Return the rows of the environment."""
@@ -446,7 +457,8 @@ class _AsyncRewardFunction(_RewardFunction):
         self, **columns: Any
     ) -> list[float | None]:
         chosen = self._chosen(columns)
-        values = await self._function(**self._select(columns, chosen)) if chosen else []
+        with self._naming_errors():
+            values = await self._function(**self._select(columns, chosen)) if chosen else []
         return self._spread(self._checked(values, len(chosen)), columns, chosen)
 
 

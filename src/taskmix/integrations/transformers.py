@@ -43,6 +43,8 @@ class MixtureCallback(transformers.TrainerCallback, ExportableState):
         saved = state.stateful_callbacks.setdefault(type(self).__name__, None)
         if state.global_step and saved is not None:
             self.trainer.load_mixture_state(saved["attributes"]["mixture"])
+        if not state.global_step and not any(Path(args.output_dir).glob("checkpoint-*")):
+            self.trainer.mixer.put_journal_aside()  # of a training that ended before its first one
         micro_batches = state.global_step * args.gradient_accumulation_steps * args.world_size
         self.trainer.mixer.skip(0 if args.ignore_data_skip else micro_batches)
 
@@ -73,7 +75,8 @@ class MixtureMixin(_Base):
         collators: by set; the `data_collator` for all if None.
         lengths: by set, the length of each example, to batch examples of similar length. None:
             taken from the data if `train_sampling_strategy` is "group_by_length".
-        journal: a new file to write every draw to; None for no journal.
+        journal: a new file to write every draw to; None for no journal. A file that exists is
+            renamed if `output_dir` has no checkpoint, and refused if it has one.
         lag: see `taskmix.mixing.Mixer`.
         score: for policies that learn from dev scores, such as `Thompson`: the name of
             a metric of `compute_metrics`, which is measured on the eval set of the same name as the

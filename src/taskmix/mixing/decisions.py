@@ -13,6 +13,7 @@ import numpy as np
 
 from taskmix.config import PolicySpec, build_policy
 from taskmix.errors import UserError, unknown
+from taskmix.files import free_name
 from taskmix.journal import Journal, Opening, Step
 from taskmix.policies import Draw, Outcome, Policy, Signal
 from taskmix.policies.signals import MEASURED, Measured
@@ -200,6 +201,14 @@ class Decisions:
         index, probabilities = saved["index"], np.array(saved["probabilities"], dtype=np.float64)
         probabilities.setflags(write=False)
         return Draw(self.policy.tasks[index], index, probabilities, saved["number"])
+
+    def put_journal_aside(self) -> None:
+        """Rename a journal that belongs to no checkpoint, so that a new one can begin."""
+        if self._path is None or self._journal is not None or _rank() > 0:
+            return
+        if self._path.exists():
+            aside = self._path.rename(free_name(self._path))
+            log.warning("%s: no checkpoint belongs to this journal; kept as %s", self._path, aside)
 
     def _begin_journal(self) -> None:
         """Create the file at the first draw, not before: a state may still be loaded."""

@@ -13,6 +13,7 @@ from taskmix.config import RunConfig, asked_for, changed_keys, parse, parse_stor
 from taskmix.errors import UserError, explain
 from taskmix.files import JOURNAL as JOURNAL
 from taskmix.files import SCORES as SCORES
+from taskmix.files import free_name
 from taskmix.tables import Column, Row, Table, Tabled, hundredths
 
 RUN = "run.yaml"
@@ -113,10 +114,7 @@ def put_aside(folder: Path) -> Path | None:
     if not (folder / RUN).exists():
         return None
     with locked(folder):
-        number = 1
-        while (aside := folder.with_name(f"{folder.name}.old-{number}")).exists():
-            number += 1
-        return folder.rename(aside)
+        return folder.rename(free_name(folder))
 
 
 def check_no_run(folder: Path, config: RunConfig) -> None:
