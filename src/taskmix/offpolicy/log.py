@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -254,14 +254,12 @@ class Log:
     def outcome(self, step: int, draw: Draw) -> Outcome:
         """Return what was measured at a step, as the outcome of a draw."""
         values = {name: float(column[step]) for name, column in self.measured.items()}
-        return Outcome(
-            draw,
-            **{
-                name: int(value) if name in _COUNTS else value
-                for name, value in values.items()
-                if math.isfinite(value)
-            },
-        )
+        measured: dict[str, Any] = {
+            name: int(value) if name in _COUNTS else value
+            for name, value in values.items()
+            if math.isfinite(value)
+        }
+        return Outcome(draw, **measured)
 
     def mean_inverse(self) -> Array:
         """Return the mean of 1 / π_t(k), estimated if only propensities are known; `(tasks,)`."""
