@@ -48,7 +48,7 @@ def everything(folder: Path) -> dict[str, Any]:
 KILLER = """
 import os, runpy, signal, sys
 from taskmix.journal import Journal
-write, left = Journal._write, [70]
+write, left = Journal._write, [int(sys.argv[1])]
 
 def last(journal, lines):
     write(journal, lines)
@@ -57,14 +57,15 @@ def last(journal, lines):
         os.kill(os.getpid(), signal.SIGKILL)
 
 Journal._write = last
-sys.argv = sys.argv[1:]
+sys.argv = sys.argv[2:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def kill(command: list[str], folder: Path) -> None:
-    """Start a script in a process that is killed at the 70th line of its journal."""
-    done = subprocess.run([sys.executable, "-c", KILLER, *command[1:]], capture_output=True)
+def kill(command: list[str], folder: Path, lines: int = 70) -> None:
+    """Start a script in a process that is killed at this line of its journal."""
+    killer = [sys.executable, "-c", KILLER, str(lines), *command[1:]]
+    done = subprocess.run(killer, capture_output=True)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert not (folder / "scores.json").exists()
 
@@ -78,6 +79,17 @@ def test_a_model_and_tasks_of_ones_own_go_on_after_a_kill(tmp_path: Path) -> Non
     # Blind guesses get 0.64 and 0.4 right; 0.82 and 0.64 are beyond their chance of 1e-3 of 50.
     assert scores["tumour"] > 0.82
     assert scores["wine"] > 0.64
+
+
+def test_the_plain_loop_goes_on_after_a_kill_with_the_same_losses_and_dropout(
+    tmp_path: Path,
+) -> None:
+    said(script("pytorch_loop.py", tmp_path / "whole"), tmp_path)
+    kill(script("pytorch_loop.py", tmp_path / "killed"), tmp_path / "killed", lines=40)
+    said(script("pytorch_loop.py", tmp_path / "killed"), tmp_path)
+    journals = [(tmp_path / f / "journal.jsonl").read_bytes() for f in ("whole", "killed")]
+    assert journals[0] == journals[1]
+    assert journals[0].count(b'"kind":"step"') == 40
 
 
 def test_a_model_of_ones_own_takes_thirty_lines() -> None:

@@ -22,7 +22,9 @@ for name, size in {"a": 64, "b": 200, "c": 33}.items():
     datasets[name] = TensorDataset(x, (x @ torch.randn(5, generator=generator) > 0).long())
 
 torch.manual_seed(1)
-model = torch.nn.Sequential(torch.nn.Linear(5, 16), torch.nn.Tanh(), torch.nn.Linear(16, 2))
+model = torch.nn.Sequential(
+    torch.nn.Linear(5, 16), torch.nn.Tanh(), torch.nn.Dropout(0.1), torch.nn.Linear(16, 2)
+)
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 accelerator = Accelerator(cpu=True)
 
@@ -39,7 +41,12 @@ mixed = Mixed(datasets)  # taskmix
 policy = taskmix.Progress(list(datasets))  # taskmix
 mixer = Mixer(policy, mixed.sizes, 8, seed=1, batches=accelerator.num_processes)  # taskmix
 tally = Tally(mixer)  # taskmix
-loader = DataLoader(mixed, batch_sampler=mixer, collate_fn=collate_by())  # taskmix
+loader = DataLoader(
+    mixed,
+    batch_sampler=mixer,  # taskmix
+    collate_fn=collate_by(),  # taskmix
+    generator=torch.Generator(),
+)
 model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
 accelerator.register_for_checkpointing(mixer)  # taskmix
 if checkpoint.exists():
@@ -50,8 +57,9 @@ for batch in loader:
     loss = train_step(x, y)
     tally.add(batch["draw"], loss, len(x))  # taskmix
     tally.settle()  # taskmix
+    if batch["draw"] % 10 == 0:
+        accelerator.save_state(str(checkpoint))
     if batch["draw"] == options.steps:
         break
 
-accelerator.save_state(str(checkpoint))
 accelerator.print({task: round(share, 2) for task, share in mixer.shares().items()})

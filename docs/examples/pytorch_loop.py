@@ -21,7 +21,9 @@ for name, size in {"a": 64, "b": 200, "c": 33}.items():
     datasets[name] = TensorDataset(x, (x @ torch.randn(5, generator=generator) > 0).long())
 
 torch.manual_seed(1)
-model = torch.nn.Sequential(torch.nn.Linear(5, 16), torch.nn.Tanh(), torch.nn.Linear(16, 2))
+model = torch.nn.Sequential(
+    torch.nn.Linear(5, 16), torch.nn.Tanh(), torch.nn.Dropout(0.1), torch.nn.Linear(16, 2)
+)
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 
 
@@ -48,20 +50,21 @@ if checkpoint.exists():
     saved = torch.load(checkpoint)
     model.load_state_dict(saved["model"])
     optimizer.load_state_dict(saved["optimizer"])
+    torch.set_rng_state(saved["rng"])
     mixer.load_state_dict(saved["mixer"])  # taskmix
 
 for batch in loader:
     loss = train_step(*batch["batch"])
     mixer.settle(batch["draw"], loss=loss)  # taskmix
+    if batch["draw"] % 10 == 0:
+        state = {
+            "model": model.state_dict(),
+            "optimizer": optimizer.state_dict(),
+            "rng": torch.get_rng_state(),
+            "mixer": mixer.state_dict(),  # taskmix
+        }
+        torch.save(state, checkpoint.with_suffix(".new"))
+        checkpoint.with_suffix(".new").replace(checkpoint)
     if batch["draw"] == options.steps:
         break
-
-torch.save(
-    {
-        "model": model.state_dict(),
-        "optimizer": optimizer.state_dict(),
-        "mixer": mixer.state_dict(),  # taskmix
-    },
-    checkpoint,
-)
 print({task: round(share, 2) for task, share in mixer.shares().items()})

@@ -533,7 +533,7 @@ def test_the_journal_can_be_evaluated(tmp_path: Path) -> None:
         ({"train_dataset": {"even": data()["even"]}}, "expected one for each task of the policy"),
         (
             {"train_dataset": data() | {"odd": data()["odd"].select([])}},
-            "train_dataset, odd: expected prompts, found none",
+            "train_dataset, odd: expected examples, found none",
         ),
         (
             {"train_dataset": data() | {"odd": data()["odd"].remove_columns("prompt")}},
@@ -583,7 +583,7 @@ def test_the_journal_can_be_evaluated(tmp_path: Path) -> None:
         ({"lag": 0}, "lag: expected at least 1 draw"),
         (
             {"policy": taskmix.SEC([*SIZES, "absent"])},
-            "train_dataset: expected one for each task of the policy, even, odd, small, absent",
+            "train_dataset: expected one for each task of the policy; missing: absent",
         ),
         (
             {"policy": {"name": "fixed", "probabilities": {"even": 0.5, "absent": 0.5}}},

@@ -29,7 +29,9 @@ from resuming import (  # noqa: F401 (the tests are collected here)
 )
 from taskmix.errors import UserError
 from taskmix.integrations.transformers import MixtureMixin, MixtureTrainer
-from taskmix.journal import Step, read
+from taskmix.journal import Evaluation, Step, read, read_only
+from taskmix.mixing import Mixer
+from taskmix.offpolicy.curves import ScoredRun
 
 NAMES = ["easy", "hard", "noise"]
 
@@ -265,18 +267,21 @@ def test_one_decision_a_step_or_one_a_batch(tmp_path: Path) -> None:
         assert len(steps(tmp_path / decide)) == draws
 
 
-def test_the_logs_have_the_loss_of_each_set_and_its_share(tmp_path: Path) -> None:
-    made = trainer(tmp_path, logging_steps=8)
+def test_the_logs_have_the_loss_of_each_set_and_its_share_since_the_previous_log(
+    tmp_path: Path,
+) -> None:
+    made = trainer(tmp_path, logging_steps=4)
     made.train()
-    logs = next(entry for entry in made.state.log_history if "loss" in entry)
-    found = steps(tmp_path)
-    examples = sum(step.examples for step in found)
-    for name in NAMES:
-        own = [step for step in found if step.task == name]
-        assert logs[f"share_{name}"] == pytest.approx(sum(s.examples for s in own) / examples)
-        if own:
-            assert logs[f"loss_{name}"] == pytest.approx(sum(s.loss for s in own) / len(own))
-    assert sum(logs[f"share_{name}"] for name in NAMES) == pytest.approx(1)
+    all_logs = [entry for entry in made.state.log_history if "loss" in entry]
+    assert len(all_logs) == 2
+    for logs, found in zip(all_logs, (steps(tmp_path)[:4], steps(tmp_path)[4:]), strict=True):
+        examples = sum(step.examples for step in found)
+        for name in NAMES:
+            own = [step for step in found if step.task == name]
+            assert logs[f"share_{name}"] == pytest.approx(sum(s.examples for s in own) / examples)
+            if own:
+                assert logs[f"loss_{name}"] == pytest.approx(sum(s.loss for s in own) / len(own))
+        assert sum(logs[f"share_{name}"] for name in NAMES) == pytest.approx(1)
 
 
 def test_the_best_model_is_chosen_by_the_mean_or_the_worst_or_one_of_the_eval_sets(
@@ -334,6 +339,44 @@ def test_the_worst_of_a_score_is_the_lowest(tmp_path: Path) -> None:
     }
 
 
+def test_evaluations_are_in_the_journal_and_the_report_compares_policies_by_them(
+    tmp_path: Path,
+) -> None:
+    for policy, seed in (("random", 1), ("random", 2), ("task_size", 1), ("task_size", 2)):
+        made = trainer(
+            tmp_path / f"{policy}-{seed}",
+            policy=policy,
+            seed=seed,
+            eval_dataset=data(),
+            eval_strategy="steps",
+            eval_steps=4,
+        )
+        made.train()
+        made.evaluate()  # not of the training
+    records = list(read(tmp_path / "random-1" / "journal.jsonl"))
+    evaluations = [record for record in records if isinstance(record, Evaluation)]
+    assert [evaluation.step for evaluation in evaluations] == [4, 8]
+    logs = [entry for entry in made.state.log_history if "eval_easy_loss" in entry]
+    assert records[0].measure == "loss"
+    assert made.mixer.policy.spec == {"name": "task_size"}
+    last = read_only(tmp_path / "task_size-2" / "journal.jsonl", Evaluation)
+    assert last[-1].losses["easy"] == logs[1]["eval_easy_loss"]
+    page = taskmix.write_report(tmp_path).read_text()
+    assert "No verdict yet" not in page
+    assert "dev loss" in taskmix.write_report(tmp_path / "random-1").read_text()
+    assert ScoredRun.from_journal(tmp_path / "random-1").schedule.steps == 8
+
+
+def test_strategies_by_epoch_are_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trainer(tmp_path, max_steps=-1, num_train_epochs=2, save_strategy="epoch")
+    assert [record.message for record in caplog.records if "epoch" in record.message] == [
+        'save_strategy="epoch" acts only at the end of a mixture; save_strategy="steps" with'
+        " save_steps=31 acts each time that as many examples were drawn as all training sets have"
+    ]
+
+
 def test_epochs_are_counted_over_all_sets_together(tmp_path: Path) -> None:
     made = trainer(tmp_path, max_steps=-1, num_train_epochs=0.5, save_strategy="no")
     made.train()
@@ -354,7 +397,9 @@ def test_a_trainer_of_ones_own_mixes_too(tmp_path: Path) -> None:
     assert seen == [(step.task, step.examples) for step in steps(tmp_path)]
 
 
-def test_a_checkpoint_from_before_the_mixture_can_be_gone_on_from(tmp_path: Path) -> None:
+def test_a_checkpoint_from_before_the_mixture_can_be_gone_on_from(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     before = transformers.Trainer(
         language_model(), arguments(tmp_path), train_dataset=data()["easy"], data_collator=collate
     )
@@ -362,6 +407,7 @@ def test_a_checkpoint_from_before_the_mixture_can_be_gone_on_from(tmp_path: Path
     before.train()
     made = trainer(tmp_path)
     made.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+    assert "checkpoint-3 holds no state of the mixture" in caplog.text
     assert [step.step for step in steps(tmp_path)] == [1, 2, 3, 4, 5]
 
 
@@ -417,10 +463,18 @@ def test_the_state_of_a_checkpoint_is_json(tmp_path: Path) -> None:
 def test_what_is_wrong_is_said_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^train_dataset: expected a mapping of names"):
         MixtureTrainer(train_dataset=data()["easy"], policy=taskmix.Random(["easy"]))
-    with pytest.raises(UserError, match=r"^train_dataset: expected one for each task .* found a"):
-        MixtureTrainer(train_dataset={"a": []}, policy=taskmix.Random(["a", "b"]))
+    with pytest.raises(UserError, match=r"^train_dataset: expected .*; missing: b$"):
+        MixtureTrainer(train_dataset={"a": [1]}, policy=taskmix.Random(["a", "b"]))
+    with pytest.raises(UserError, match=r"^train_dataset: expected at least one data set"):
+        MixtureTrainer(train_dataset={})
+    with pytest.raises(UserError, match=r"^train_dataset, a: expected examples, found none"):
+        MixtureTrainer(train_dataset={"a": []})
+    with pytest.raises(UserError, match=r"^collators: .*missing: hard, noise; unknown: h"):
+        trainer(tmp_path, collators={"easy": collate, "hart": collate})
     with pytest.raises(UserError, match=r"^decide: expected step or batch, found 'epoch'$"):
         trainer(tmp_path, decide="epoch")
+    with pytest.raises(UserError, match=r"^journal: expected a file, such as .*, found the folder"):
+        Mixer(taskmix.Random(["a"]), {"a": 1}, 1, seed=1, journal=tmp_path)
     with pytest.raises(UserError, match=r"^policy thompson: expected one that .* needs DevScore"):
         trainer(tmp_path, policy=taskmix.Thompson(NAMES, primary="easy"))
     with pytest.raises(UserError, match=r"^eval_dataset: expected another name than mean"):

@@ -10,7 +10,7 @@ import pytest
 import taskmix
 from taskmix.errors import UserError
 from taskmix.journal import Opening, Step, read
-from taskmix.mixing import Decisions, ItemOrder, Key, Mixer, Shard
+from taskmix.mixing import Decisions, ItemOrder, Key, Mixer, Shard, Tally
 
 SIZES = {"a": 20, "b": 50, "c": 7}
 LOSSES = {"a": 1.0, "b": 2.0, "c": 0.5}
@@ -33,7 +33,8 @@ def train(mixer: Mixer, draws: int, ahead: int = 0) -> list[tuple[int, str, tupl
             held.append(next(batches))
         batch = held.pop(0)
         seen.append((batch[0].draw, batch[0].task, tuple(key.item for key in batch)))
-        mixer.settle(batch[0].draw, loss=loss_of(batch[0]))
+        loss = loss_of(batch[0])
+        mixer.settle(batch[0].draw, loss=loss, gain=loss / 10)
     return seen
 
 
@@ -194,8 +195,10 @@ def test_a_loss_that_is_no_number_is_left_out(tmp_path: Path, caplog: object) ->
 
 def test_what_is_wrong_is_said_in_a_sentence(tmp_path: Path) -> None:
     tasks = taskmix.Random(["a", "b"])
-    with pytest.raises(UserError, match=r"^sizes: expected one for each task .*, a, b, found a$"):
-        Mixer(tasks, {"a": 3}, 4, seed=1)
+    with pytest.raises(UserError) as error:
+        Mixer(tasks, {"a": 3, "v": 1}, 4, seed=1)
+    expected = "sizes: expected one for each task of the policy; missing: b; unknown: v"
+    assert str(error.value) == expected
     with pytest.raises(UserError, match=r"^sizes, b: expected at least 1 example, found 0$"):
         Mixer(tasks, {"a": 3, "b": 0}, 4, seed=1)
     with pytest.raises(UserError, match=r"^batch: expected at least 1, found 0$"):
@@ -218,6 +221,40 @@ def test_a_measurement_that_nobody_knows_is_said_and_leaves_the_draw_open() -> N
     ):
         mixer.settle(1, lose=1.0)
     mixer.settle(1, loss=1.0)
+
+
+@pytest.mark.parametrize(
+    ("policy", "signal"),
+    [
+        (taskmix.Exp3S(list(SIZES)), "gain"),
+        (taskmix.ActivePrioritization(list(SIZES), every=1), "uncertainty"),
+        (taskmix.Thompson(list(SIZES), primary="a", batches=1), "score"),
+        (taskmix.SEC(list(SIZES)), "reward"),
+    ],
+)
+def test_a_signal_that_the_policy_learns_from_is_asked_for(
+    policy: taskmix.Policy, signal: str
+) -> None:
+    mixer = make(policy=policy)
+    batches = iter(mixer)
+    next(batches), next(batches)
+    with pytest.raises(UserError) as error:
+        mixer.settle(1, loss=1.0)
+    assert str(error.value) == (
+        f"draw 1: expected settle(..., {signal}=...), as policy {policy.name} learns from it, found"
+        " loss, examples"
+    )
+    mixer.settle(1, loss=1.0, **{signal: None})  # could not be measured
+    mixer.settle(2)  # not trained on
+
+
+def test_a_tally_asks_for_the_loss_once_more_if_the_policy_learns_from_gains() -> None:
+    mixer = make(policy=taskmix.Exp3S(list(SIZES)))
+    number = next(iter(mixer))[0].draw
+    with pytest.raises(
+        UserError, match=r"^draw 1: expected Tally.add\(..., again=...\), as policy"
+    ):
+        Tally(mixer).add(number, 1.0, 4)
 
 
 def test_places_that_version_0_1_called_taken_are_understood() -> None:

@@ -172,7 +172,7 @@ def test_a_stream_that_ends_begins_again_in_a_new_order() -> None:
 
 def test_what_is_wrong_is_said_in_a_sentence() -> None:
     policy = taskmix.Random(["a", "b"])
-    with pytest.raises(UserError, match=r"^loaders: expected one for each task .*, found a$"):
+    with pytest.raises(UserError, match=r"^loaders: expected one for each task .*; missing: b$"):
         Streams(policy, {"a": []}, seed=1)
     empty = Streams(policy, {"a": [], "b": []}, seed=1)
     with pytest.raises(UserError, match=r"^loaders, [ab]: expected batches, found none in epoch 0"):

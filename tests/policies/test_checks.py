@@ -57,6 +57,19 @@ def test_what_is_no_distribution_is_refused_in_one_sentence(found, fault, frozen
     assert policy.draws == 1
 
 
+def test_a_policy_class_without_a_name_or_with_needs_that_are_no_signals_is_refused():
+    class Nameless(Random):
+        name = None
+
+    class Needy(Random):
+        needs = "gain"
+
+    with pytest.raises(UserError, match=r'^policy class Nameless: expected .* name = "nameless"'):
+        Nameless(["a"])
+    with pytest.raises(UserError, match=r"^policy class Needy: expected needs to be .* 'gain'$"):
+        Needy(["a"])
+
+
 def test_an_array_that_is_changed_in_place_is_drawn_from_as_it_is_now():
     policy, rng = Mine(np.array([1.0, 0.0])), stream(1, "in place")
     first = policy.ask(rng)

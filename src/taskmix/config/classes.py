@@ -258,6 +258,7 @@ def build_policy(policy: PolicySpec, info: RunInfo) -> Policy:
         )
     built = _build(FAMILIES["policy"], spec, info, None)
     assert isinstance(built, Policy)
+    built.spec = spec
     return built
 
 

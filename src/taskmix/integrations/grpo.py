@@ -276,6 +276,9 @@ class MixtureGRPOMixin(MixtureMixin):
     def settle(self) -> None:
         pass
 
+    def _write_evaluation(self, metrics: Mapping[str, float]) -> None:
+        pass  # the loss of GRPO is no measure of the model
+
     def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, Any]:
         generate = super()._generate_and_score_completions  # type: ignore[misc]
         if not isinstance(inputs[0], Item):  # of an evaluation
@@ -516,8 +519,6 @@ def _check_prompts(name: str, rows: Any) -> None:
         raise UserError(
             f"train_dataset, {name}: expected a datasets.Dataset, found {type(rows).__name__}"
         )
-    if len(rows) == 0:
-        raise UserError(f"train_dataset, {name}: expected prompts, found none")
     if "prompt" not in rows.column_names:
         raise UserError(
             f"train_dataset, {name}: expected a column prompt, found {', '.join(rows.column_names)}"

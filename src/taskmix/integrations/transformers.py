@@ -1,5 +1,6 @@
 """The Trainer of transformers with data sets that are mixed by a policy."""
 
+import logging
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -25,6 +26,8 @@ from taskmix.policies import Policy
 
 __all__ = ["MixtureMixin", "MixtureTrainer"]
 
+log = logging.getLogger(__name__)
+
 Decide = Literal["step", "batch"]
 COMBINED = ("mean", "worst")
 
@@ -43,7 +46,13 @@ class MixtureCallback(transformers.TrainerCallback, ExportableState):
         saved = state.stateful_callbacks.setdefault(type(self).__name__, None)
         if state.global_step and saved is not None:
             self.trainer.load_mixture_state(saved["attributes"]["mixture"])
-        if not state.global_step and not any(Path(args.output_dir).glob("checkpoint-*")):
+        elif state.global_step:
+            log.warning(
+                "checkpoint-%d holds no state of the mixture: it was not written by a mixture "
+                "trainer; the policy starts anew, with draw 1",
+                state.global_step,
+            )
+        elif not any(Path(args.output_dir).glob("checkpoint-*")):
             self.trainer.mixer.put_journal_aside()  # of a training that ended before its first one
         micro_batches = state.global_step * args.gradient_accumulation_steps * args.world_size
         self.trainer.mixer.skip(0 if args.ignore_data_skip else micro_batches)
@@ -62,8 +71,9 @@ class MixtureMixin(_Base):
     """Makes any Trainer mix several training sets by a policy.
 
     Put it before a Trainer: `class Mine(MixtureMixin, MyTrainer)`. The logs have the loss of each
-    set as `loss_NAME` and its share of the examples as `share_NAME`. With several eval sets there
-    are also `eval_mean_METRIC` and `eval_worst_METRIC`, which `metric_for_best_model` may name.
+    set as `loss_NAME` and its share of the examples since the previous log as `share_NAME`. With
+    several eval sets there are also `eval_mean_METRIC` and `eval_worst_METRIC`, which
+    `metric_for_best_model` may name.
     Within a step, `self.task` is the name of the batch's set, for a `compute_loss` that needs it.
 
     Args:
@@ -102,11 +112,14 @@ class MixtureMixin(_Base):
         super().__init__(  # type: ignore[misc] # args are those before the training set
             *args, train_dataset=self._stand_in(train_dataset), **kwargs
         )
+        if collators is not None:
+            check_names("collators", collators, train_dataset, "training set")
         self._check_args()
         self.training_sets = self._prepared(train_dataset)
         self.task = ""
         self._collators = collators or self.data_collator
         self._losses: dict[str, list[float]] = {}
+        self._examples_logged: dict[str, int] = {}
         self._user_lengths = lengths
         per_step = self.args.world_size * self.args.gradient_accumulation_steps
         batches = per_step if decide == "step" else 1
@@ -118,7 +131,25 @@ class MixtureMixin(_Base):
             steps=self._optimizer_steps() * per_step // batches,
         )
         self._prepare_outcomes(score)
+        self._metric = self._score_metric(score)
+        self.mixer.about = {
+            "name": self.args.run_name or "mixture",
+            "measure": "loss" if self._metric is None else "score",
+        }
+        self._warn_of_epochs()
         self.add_callback(type("MixtureCallback", (MixtureCallback,), {"trainer": self})())
+
+    def _warn_of_epochs(self) -> None:
+        """Say which strategies would act only at the end, as the mixture is one epoch."""
+        steps = max(1, round(self._epoch_examples() / self.get_total_train_batch_size(self.args)))
+        for kind in ("eval", "save", "logging"):
+            if getattr(self.args, f"{kind}_strategy") == "epoch":
+                log.warning(
+                    '%s_strategy="epoch" acts only at the end of a mixture; %s_strategy="steps" '
+                    "with %s_steps=%d acts each time that as many examples were drawn as all "
+                    "training sets have",
+                    *(kind, kind, kind, steps),
+                )
 
     def _check_args(self) -> None:
         if self.args.auto_find_batch_size:
@@ -315,11 +346,14 @@ class MixtureMixin(_Base):
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         if "loss" in logs:
-            for name, losses in self._losses.items():
-                logs[f"loss_{name}"] = sum(losses) / len(losses)
-            for name, share in self.mixer.shares().items():
-                logs[f"share_{name}"] = share
-            self._losses = {}
+            spent, before = dict(self.mixer.spent), self._examples_logged
+            total = sum(spent.values()) - sum(before.values())
+            for name in self.training_sets:
+                if losses := self._losses.get(name):
+                    logs[f"loss_{name}"] = sum(losses) / len(losses)
+            for name in self.training_sets:
+                logs[f"share_{name}"] = (spent[name] - before.get(name, 0)) / max(1, total)
+            self._losses, self._examples_logged = {}, spent
         super().log(logs, *args, **kwargs)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
@@ -329,6 +363,8 @@ class MixtureMixin(_Base):
         metrics: dict[str, float] = super().evaluate(*args, **kwargs)
         if isinstance(sets, dict):
             prefix = kwargs.get("metric_key_prefix", "eval")
+            if self.is_in_train and prefix == "eval":
+                self._write_evaluation(metrics)
             combined = self._combined(metrics, list(sets), prefix)
             self.log(dict(combined))
             metrics.update(combined)
@@ -336,6 +372,27 @@ class MixtureMixin(_Base):
             handler = self.callback_handler
             self.control = handler.on_evaluate(self.args, self.state, self.control, combined)
         return metrics
+
+    def _write_evaluation(self, metrics: Mapping[str, float]) -> None:
+        """Write an evaluation of eval sets with the names of the training sets to the journal."""
+        losses = {name: metrics.get(f"eval_{name}_loss") for name in self.training_sets}
+        scores = (
+            {name: None if loss is None else -loss for name, loss in losses.items()}
+            if self._metric is None
+            else {name: metrics.get(f"eval_{name}_{self._metric}") for name in losses}
+        )
+        known = [*losses.values(), *scores.values()]
+        if all(value is not None and math.isfinite(value) for value in known):
+            self.mixer.evaluated(scores, losses)  # type: ignore[arg-type] # none is None
+
+    def _score_metric(self, score: str | Mapping[str, Scorer] | None) -> str | None:
+        """Return the metric by which the eval sets are compared; None for the loss."""
+        if isinstance(score, str):
+            return score
+        best = (self.args.metric_for_best_model or "loss").removeprefix("eval_")
+        for name in (*COMBINED, *self.training_sets):
+            best = best.removeprefix(f"{name}_")
+        return best if self.args.greater_is_better and best != "loss" else None
 
     def _combined(
         self, metrics: Mapping[str, float], sets: list[str], prefix: str
@@ -361,12 +418,14 @@ class MixtureMixin(_Base):
 
     def mixture_state(self) -> dict[str, Any]:
         """Return the state of the mixture for a checkpoint, as JSON-able values."""
-        return {"mixer": self.mixer.state_dict(), "losses": self._losses}
+        logged = {"losses": self._losses, "examples_logged": self._examples_logged}
+        return {"mixer": self.mixer.state_dict()} | logged
 
     def load_mixture_state(self, state: Mapping[str, Any]) -> None:
         """Restore the result of `mixture_state`."""
         self.mixer.load_state_dict(state["mixer"])
         self._losses = {name: list(losses) for name, losses in state["losses"].items()}
+        self._examples_logged = dict(state.get("examples_logged", {}))
 
 
 class MixtureTrainer(MixtureMixin, transformers.Trainer):
@@ -383,8 +442,13 @@ def check_sets(policy: PolicySpec, sets: Mapping[str, Any]) -> None:
             "train_dataset: expected a mapping of names to data sets, such as {'reviews': ...},"
             f" found {type(sets).__name__}"
         )
+    if not sets:
+        raise UserError("train_dataset: expected at least one data set, found none")
+    for name, rows in sets.items():
+        if hasattr(rows, "__len__") and len(rows) == 0:
+            raise UserError(f"train_dataset, {name}: expected examples, found none")
     if isinstance(policy, Policy):
-        check_names("train_dataset", sets, policy)
+        check_names("train_dataset", sets, policy.tasks)
 
 
 def _check(decide: str, evaluated: Any) -> None:

@@ -5,7 +5,7 @@ import math
 import sys
 import weakref
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ import numpy as np
 
 from taskmix.config import PolicySpec, build_policy
 from taskmix.errors import UserError, unknown
-from taskmix.files import free_name
-from taskmix.journal import Journal, Opening, Step
+from taskmix.files import JOURNAL, free_name
+from taskmix.journal import Evaluation, Journal, Opening, Step
 from taskmix.policies import Draw, Outcome, Policy, Signal
 from taskmix.policies.signals import MEASURED, Measured
 from taskmix.rng import restore, state_of, stream
@@ -72,6 +72,13 @@ class Decisions:
         self._path = None if journal is None or isinstance(journal, Journal) else Path(journal)
         self._sizes = dict(sizes or {})
         self._batch = batch
+        #: Fields of the journal's opening that only the training loop knows, such as its name.
+        self.about: dict[str, Any] = {}
+        if self._path is not None and self._path.is_dir():
+            raise UserError(
+                f"journal: expected a file, such as {self._path / JOURNAL}, found the folder "
+                f"{self._path}"
+            )
 
     def ask(self) -> Draw:
         """Draw the task of the next batch."""
@@ -110,8 +117,10 @@ class Decisions:
     ) -> Step | None:
         """Tell the policy the outcome of an open draw, and return its record in the journal.
 
-        If the loss is not finite, the draw is closed without an outcome and without a record. Other
-        values that are not finite count as not measured.
+        A signal that is due has to be given, None if it could not be measured; without any
+        measurement, the draw was not trained on. If the loss is not finite, the draw is closed
+        without an outcome and without a record. Other values that are not finite count as not
+        measured.
 
         Args:
             number: the number of the draw, which its batches contain.
@@ -124,6 +133,7 @@ class Decisions:
         for name in measured:
             if name not in MEASURED:
                 raise unknown("measurement", name, MEASURED, f"draw {draw.number}")
+        self._check_signals(draw, measured)
         del self.open[draw.number]
         self.spent[draw.task] += measured.get("examples") or 0
         values = {name: _plain(name, value) for name, value in measured.items()}
@@ -140,6 +150,29 @@ class Decisions:
         else:
             self._untold[draw.number] = outcome
         return record
+
+    def _check_signals(self, draw: Draw, measured: Mapping[str, Any]) -> None:
+        """Raise if there are measurements, but not those of a signal that is due."""
+        if measured.keys() <= {"examples", "tokens"}:
+            return
+        for signal in self.policy.due(draw):
+            name = signal.measurement
+            if name and name not in measured:
+                raise UserError(
+                    f"draw {draw.number}: expected settle(..., {name}=...), as policy "
+                    f"{self.policy.name} learns from it, found {', '.join(measured)}"
+                )
+
+    def evaluated(self, scores: Mapping[str, float], losses: Mapping[str, float]) -> None:
+        """Write the dev scores (higher is better) and dev losses of all tasks to the journal."""
+        for name, values in (("scores", scores), ("losses", losses)):
+            check_names(name, values, self.policy.tasks)
+        if self._journal is None:
+            return
+        by_task = [{task: float(of[task]) for task in self.policy.tasks} for of in (scores, losses)]
+        mean = sum(by_task[0].values()) / len(by_task[0])
+        settled = self.policy.draws - len(self.open)
+        self._journal.append(Evaluation(settled, "dev", mean, *by_task))
 
     def opened(self, number: int) -> Draw:
         """Return an open draw; raise if it was settled before, or never drawn."""
@@ -223,9 +256,9 @@ class Decisions:
             )
         self._path.parent.mkdir(parents=True, exist_ok=True)
         budget = {} if self._batch is None else {"batch": self._batch}
-        decider, tasks = {"name": self.policy.name}, list(self.policy.tasks)
-        opening = Opening("mixture", tasks, self._sizes, self.seed, decider, budget)
-        self._keep(Journal.create(self._path, opening))
+        decider, tasks = self.policy.spec or {"name": self.policy.name}, list(self.policy.tasks)
+        opening = Opening("mixture", tasks, self._sizes, self.seed, dict(decider), budget)
+        self._keep(Journal.create(self._path, replace(opening, **self.about)))
 
     def _journal_position(self) -> int | None:
         if self._journal is None:
@@ -253,14 +286,18 @@ class Decisions:
         weakref.finalize(self, journal.close)
 
 
-def check_names(what: str, names: Iterable[str], policy: Policy) -> None:
-    """Raise unless there is one of these for each task of the policy."""
-    listed = list(names)
-    if set(listed) != set(policy.tasks):
-        raise UserError(
-            f"{what}: expected one for each task of the policy, {', '.join(policy.tasks)}, found "
-            f"{', '.join(listed) or 'none'}"
-        )
+def check_names(
+    what: str, names: Iterable[str], tasks: Iterable[str], of: str = "task of the policy"
+) -> None:
+    """Raise unless these are the names of the tasks."""
+    found, expected = dict.fromkeys(names), dict.fromkeys(tasks)
+    faults = {
+        "missing": [task for task in expected if task not in found],
+        "unknown": [name for name in found if name not in expected],
+    }
+    found_faults = [f"{fault}: {', '.join(map(str, at))}" for fault, at in faults.items() if at]
+    if found_faults:
+        raise UserError(f"{what}: expected one for each {of}; {'; '.join(found_faults)}")
 
 
 def check_measured(policy: Policy, unmeasured: Iterable[Signal]) -> None:

@@ -77,7 +77,7 @@ class Mixer(Decisions):
         _check(sizes, batch, batches, lengths or {})
         self.steps = None if isinstance(policy, Policy) else steps
         policy = policy_over(policy, sizes, batch * batches, steps)
-        check_names("sizes", sizes, policy)
+        check_names("sizes", sizes, policy.tasks)
         sizes = {task: int(sizes[task]) for task in policy.tasks}
         super().__init__(policy, sizes, batch, seed=seed, journal=journal, lag=lag)
         self.orders: Mapping[str, BatchOrder] = orders or {

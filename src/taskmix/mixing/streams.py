@@ -51,7 +51,7 @@ class Streams(Decisions):
         journal: Path | str | None = None,
     ) -> None:
         policy = policy_over(policy, sizes)
-        check_names("loaders", loaders, policy)
+        check_names("loaders", loaders, policy.tasks)
         super().__init__(policy, sizes or {}, None, seed=seed, journal=journal)
         self._cursors = {task: _LoaderCursor(task, loaders[task]) for task in policy.tasks}
 

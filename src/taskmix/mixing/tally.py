@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from taskmix.errors import unknown
+from taskmix.errors import UserError, unknown
 from taskmix.mixing.decisions import Decisions, check_measured
 from taskmix.policies import DevScore, Gain, Loss, Signal
 
@@ -87,6 +87,11 @@ class Tally:
             weight: the weight of the loss in the mean; the number of examples if None.
             again: computes the loss once more after the step, for policies that learn from gains.
         """
+        if again is None and self.wants_gain(number):
+            raise UserError(
+                f"draw {int(number)}: expected Tally.add(..., again=...), as policy "
+                f"{self._decisions.policy.name} learns from gains, found no again"
+            )
         weights = _double(examples if weight is None else weight)
         self._measured.append(_Measured(int(number), _double(loss), weights, examples, again))
 

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -73,10 +73,13 @@ class Policy(Stateful, ABC):
 
     name: ClassVar[str]
     needs: frozenset[Signal] = frozenset()
+    #: The name and options that the policy was made from, if it was named.
+    spec: Mapping[str, Any] | None = None
     #: By key of `diagnostics`, words for the highest of its values, such as "the largest weight".
     beliefs: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, tasks: Sequence[str]) -> None:
+        self._check_class()
         if isinstance(tasks, str):
             raise ValueError(f"tasks: expected a sequence of names, found the string {tasks!r}")
         names = list(tasks)
@@ -91,6 +94,22 @@ class Policy(Stateful, ABC):
         self._accepted: Array | None = None
         self._cumulative = np.empty(0)
         self._total = 1.0
+
+    @classmethod
+    def _check_class(cls) -> None:
+        if not isinstance(getattr(cls, "name", None), str):
+            raise UserError(
+                f"policy class {cls.__name__}: expected a class attribute name, such as "
+                f'name = "{cls.__name__.lower()}", found none'
+            )
+        needs = cls.needs
+        if not isinstance(needs, property) and not (
+            isinstance(needs, Set) and all(isinstance(signal, Signal) for signal in needs)
+        ):
+            raise UserError(
+                f"policy class {cls.__name__}: expected needs to be a set of signals, such as "
+                f"frozenset({{taskmix.Gain()}}), found {needs!r}"
+            )
 
     @classmethod
     def for_run(cls, info: RunInfo, *more: Any, **options: Any) -> Self:

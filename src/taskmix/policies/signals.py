@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 from taskmix.policies.state import Array
 from taskmix.uncertainty.measure import UncertaintyScore
@@ -16,10 +16,15 @@ class Signal:
     too expensive to be measured at every step, `due` returns those of a single draw.
     """
 
+    #: The field of `Outcome` that every measurement of the signal has.
+    measurement: ClassVar[str] = ""
+
 
 @dataclass(frozen=True)
 class Loss(Signal):
     """The training loss of the batch: free."""
+
+    measurement = "loss"
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,8 @@ class BatchScore(Signal):
 class Gain(Signal):
     """The decrease of the loss on the same batch through the step: one extra forward pass."""
 
+    measurement = "gain"
+
 
 @dataclass(frozen=True)
 class DevScore(Signal):
@@ -47,6 +54,7 @@ class DevScore(Signal):
         examples: the number of dev examples, the same ones every time; all if None.
     """
 
+    measurement = "score"
     task: str
     examples: int | None = None
 
@@ -63,6 +71,8 @@ class Rewards(Signal):
     - `advantage`: the mean absolute advantage of the completions.
     """
 
+    measurement = "reward"
+
 
 @dataclass(frozen=True)
 class DevLosses(Signal):
@@ -73,6 +83,7 @@ class DevLosses(Signal):
         examples: the number of dev examples of each, the same ones every time; all if None.
     """
 
+    measurement = "dev_losses"
     tasks: tuple[str, ...] | None = None
     examples: int | None = None
 
@@ -89,6 +100,7 @@ class Alignment(Signal):
         examples: the number of dev examples of each, the same ones every time; all if None.
     """
 
+    measurement = "alignment"
     tasks: tuple[str, ...] | None = None
     examples: int | None = None
 
@@ -105,6 +117,7 @@ class Uncertainty(Signal):
             of Fang and Alqatari (2020).
     """
 
+    measurement = "uncertainty"
     passes: int = 8
     examples: int | None = None
     score: UncertaintyScore = "bald"

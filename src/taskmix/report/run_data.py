@@ -34,7 +34,10 @@ class RunData:
 
     @property
     def objective(self) -> Objective | None:
-        """The objective that the run file names, if any."""
+        """The objective that the run file names, or the journal of another loop, if any."""
+        opening = self.history.opening
+        if not self.config and opening.measure == "loss":
+            return Objective(tasks=tuple(opening.tasks), measure="loss")
         named = _settings(self.path, self.config).get("objective")
         try:
             return None if named is None else Objective.model_validate(named)

@@ -140,7 +140,9 @@ class ScoredRun:
         if not isinstance(opening, Opening) or opening.family == "weighting":
             raise UserError(f"{path}: expected the journal of a policy or a selector")
         measure = measure or opening.measure
-        reader = _Reader(opening)
+        # Loops of other libraries do not tell their budget: it is what was spent.
+        spent = {"steps": sum(isinstance(record, UnitRecord) for record in records)}
+        reader = _Reader(replace(opening, budget=spent | opening.budget))
         for record in records[1:]:
             reader.add(record)
         if not reader.evaluations:
