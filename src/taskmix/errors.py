@@ -107,6 +107,8 @@ def explain(error: "ValidationError", model: Any = None, where: str = "", key: s
     place = "".join(f"{part}: " for part in (where, ".".join(path)) if part)
     if first["type"] == "missing":
         return f"{place}expected a value, found none{more}"
+    if first["type"] == "sequence_str":
+        return f"{place}expected a list, such as [{first['input']!r}], found a text{more}"
     message = first["msg"].removeprefix("Value error, ")
     found = "" if ", found " in message else f", found {first['input']!r:.60}"
     return f"{place}{message[0].lower()}{message[1:]}{found}{more}"

@@ -286,6 +286,21 @@ def test_collators_by_task_and_batches_that_say_where_they_are_from() -> None:
         Mixed({"a": iter([1])})
 
 
+def test_a_loader_without_collate_by_or_with_the_mixer_as_its_sampler_is_said() -> None:
+    mixed = Mixed(data())
+
+    def first(**options: Any) -> Any:
+        return next(iter(DataLoader(mixed, **options)))  # type: ignore[arg-type]
+
+    def mixer() -> Mixer:
+        return Mixer(taskmix.Random(NAMES), mixed.sizes, 8, seed=1)
+
+    with pytest.raises(UserError, match=r"^batch\['draw'\]: .*; give the loader collate_fn=coll"):
+        first(batch_sampler=mixer())["draw"]
+    with pytest.raises(UserError, match=r"^datasets: expected keys of a Mixer, .* batch_sampler=m"):
+        first(sampler=mixer(), collate_fn=collate_by())
+
+
 def test_items_are_read_at_once_where_that_can_be_done() -> None:
     class Table:
         def __len__(self) -> int:

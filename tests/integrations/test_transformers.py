@@ -432,6 +432,19 @@ def test_policies_learn_from_the_scores_of_eval_sets(tmp_path: Path) -> None:
     assert made._score("accuracy", "hard", None) == scores[-1]
 
 
+def test_a_misspelt_score_is_said_before_the_first_step(tmp_path: Path) -> None:
+    made = trainer(
+        tmp_path,
+        policy=taskmix.Thompson(NAMES, primary="hard"),
+        eval_dataset=data(),
+        compute_metrics=first_token,
+        score="acuracy",
+    )
+    with pytest.raises(UserError, match=r"unknown metric 'acuracy'; did you mean 'accuracy'"):
+        made.train()
+    assert made.mixer.policy.draws == 0
+
+
 def test_measuring_scores_changes_nothing_in_the_training(tmp_path: Path) -> None:
     class Scored(taskmix.Random):
         needs = frozenset({taskmix.DevScore("hard", examples=10)})

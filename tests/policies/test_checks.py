@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from taskmix import Outcome, Policy, Random
+from taskmix.config import build_policy
 from taskmix.errors import UserError
 from taskmix.policies import ToldDraws
 from taskmix.rng import stream
+from taskmix.run_info import RunInfo
 
 
 class Mine(Policy):
@@ -68,6 +70,27 @@ def test_a_policy_class_without_a_name_or_with_needs_that_are_no_signals_is_refu
         Nameless(["a"])
     with pytest.raises(UserError, match=r"^policy class Needy: expected needs to be .* 'gain'$"):
         Needy(["a"])
+
+
+def test_a_state_without_what_tell_changes_names_the_attribute_saved():
+    class Forgetful(Mine):
+        pass
+
+    policy = Forgetful(np.array([0.5, 0.5]))
+    policy.ask(stream(1, "checks"))
+    state = json.loads(json.dumps(policy.state_dict()))
+    with pytest.raises(UserError, match=r"found another .*: its class does not list in _saved"):
+        Forgetful(np.array([0.1, 0.9])).load_state_dict(state)
+
+
+def test_a_name_of_another_family_and_a_text_for_a_list_are_said_in_plain_words():
+    info = RunInfo({"a": 1, "b": 1}, 1, 1)
+    with pytest.raises(UserError, match=r"^policy: .* found 'mt_uncertainty', a selection$"):
+        build_policy("mt_uncertainty", info)
+    with pytest.raises(
+        UserError, match=r"targets: expected a list, such as \['a'\], found a text$"
+    ):
+        build_policy({"name": "aimed", "targets": "a"}, info)
 
 
 def test_an_array_that_is_changed_in_place_is_drawn_from_as_it_is_now():

@@ -178,6 +178,11 @@ def _our_class(family: Family, name: str) -> type[Decider]:
             f"{family.key}: expected one that this version has, found {name!r}, which was removed "
             f"{family.removed[name]}"
         )
+    for other in FAMILIES.values():
+        if name in {cls.name for cls in other.members} - ours.keys():
+            raise UserError(
+                f"{family.key}: expected the name of a {family.key}, found {name!r}, a {other.key}"
+            )
     if name not in ours:
         raise unknown(family.key, name, ours, family.key)
     return ours[name]

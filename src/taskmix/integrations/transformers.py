@@ -54,6 +54,7 @@ class MixtureCallback(transformers.TrainerCallback, ExportableState):
             )
         elif not any(Path(args.output_dir).glob("checkpoint-*")):
             self.trainer.mixer.put_journal_aside()  # of a training that ended before its first one
+        self.trainer.check_score()
         micro_batches = state.global_step * args.gradient_accumulation_steps * args.world_size
         self.trainer.mixer.skip(0 if args.ignore_data_skip else micro_batches)
 
@@ -132,6 +133,7 @@ class MixtureMixin(_Base):
         )
         self._prepare_outcomes(score)
         self._metric = self._score_metric(score)
+        self._scored = list(self._scorers(score)) if isinstance(score, str) else []
         self.mixer.about = {
             "name": self.args.run_name or "mixture",
             "measure": "loss" if self._metric is None else "score",
@@ -202,6 +204,12 @@ class MixtureMixin(_Base):
             for name in self.mixer.policy.tasks
             if name in sets
         }
+
+    def check_score(self) -> None:
+        """Raise if `compute_metrics` does not return the metric that the policy learns from."""
+        for name in self._scored[:1]:
+            assert self._metric is not None
+            self._score(self._metric, name, 2)
 
     def _score(self, metric: str, name: str, examples: int | None) -> float:
         """Evaluate a set; no log, callback or random number of the training shows it."""

@@ -223,11 +223,14 @@ class Decisions:
         if "settings" not in state:
             raise UserError("state: expected the result of state_dict, found no settings in it")
         saved = state["settings"]
-        for name, expected in self._settings().items():
-            if saved.get(name, expected) != expected:  # a setting may be newer than the state
+        for name, here in self._settings().items():
+            if (there := saved.get(name, here)) != here:  # a setting may be newer than the state
+                if isinstance(here, dict) and isinstance(there, dict):
+                    other = [key for key in here if here[key] != there.get(key)]
+                    there, here = ({key: of.get(key) for key in other} for of in (there, here))
                 raise UserError(
-                    f"state, {name}: expected {expected}, found {saved.get(name)}; resume with the"
-                    " settings of the saved training, or start a new one in another folder"
+                    f"state, {name}: checkpoint: {there}; this training: {here}; resume with the "
+                    "settings of the checkpoint, or start a new training in another folder"
                 )
 
     def _draw(self, saved: Mapping[str, Any]) -> Draw:

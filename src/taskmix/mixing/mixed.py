@@ -17,6 +17,14 @@ class Item(NamedTuple):
     task: str
     value: Any
 
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):  # the default collator of a loader makes one Item of a batch
+            raise UserError(
+                f"batch[{key!r}]: expected a batch of collate_by, found one of another collator; "
+                "give the loader collate_fn=collate_by()"
+            )
+        return tuple.__getitem__(self, key)
+
 
 class Mixed:
     """Map-style data sets by name, as one data set with the keys of a `Mixer`.
@@ -54,6 +62,11 @@ class Mixed:
     def __getitems__(self, keys: Sequence[Key]) -> list[Item]:
         if not keys:
             return []
+        if not isinstance(keys[0], Key):
+            raise UserError(
+                f"datasets: expected keys of a Mixer, found {keys[0]!r:.80}; give the loader "
+                "batch_sampler=mixer, and no sampler, shuffle or batch_size"
+            )
         draw, task = keys[0].draw, keys[0].task
         if task not in self.datasets:
             raise unknown("task", task, self.datasets, f"draw {draw}")

@@ -117,11 +117,18 @@ class Mixer(Decisions):
         """
         self._blanks = batches
 
-    def settle(self, number: int, **measured: Any) -> Step | None:
+    def settle(
+        self,
+        number: int,
+        *,
+        step: int | None = None,
+        seconds: float | None = None,
+        **measured: Any,
+    ) -> Step | None:
         self.opened(number)
         if measured.get("examples") is None:
             measured["examples"] = sum(map(len, self._items[int(number)]))
-        record = super().settle(number, **measured)
+        record = super().settle(number, step=step, seconds=seconds, **measured)
         del self._items[int(number)]
         return record
 

@@ -254,11 +254,15 @@ class Policy(Stateful, ABC):
         """Refuse a state from which the next draw would come from another distribution."""
         same_draw = draw == self._draws + 1
         if same_draw and not np.allclose(self._distribution(), saved, rtol=0, atol=_ROUNDING):
+            cause = (
+                "its arguments, the data or the number of steps are not those of the training that"
+                " was saved, or _saved leaves out what tell changes"
+                if self._saved or type(self)._state is not Stateful._state
+                else "its class does not list in _saved what tell changes"
+            )
             raise OtherDistributionError(
                 f"policy {self.name}, draw {draw}: expected the distribution that was saved,"
-                " found another after loading: its arguments, the data or the number of steps are"
-                " not those of the training that was saved, or the state leaves out what tell"
-                " changes"
+                f" found another after loading: {cause}"
             )
 
     def _named(self, values: NDArray[Any]) -> dict[str, Any]:
