@@ -340,7 +340,7 @@ def test_the_worst_of_a_score_is_the_lowest(tmp_path: Path) -> None:
 
 
 def test_evaluations_are_in_the_journal_and_the_report_compares_policies_by_them(
-    tmp_path: Path,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for policy, seed in (("random", 1), ("random", 2), ("task_size", 1), ("task_size", 2)):
         made = trainer(
@@ -361,8 +361,12 @@ def test_evaluations_are_in_the_journal_and_the_report_compares_policies_by_them
     assert made.mixer.policy.spec == {"name": "task_size"}
     last = read_only(tmp_path / "task_size-2" / "journal.jsonl", Evaluation)
     assert last[-1].losses["easy"] == logs[1]["eval_easy_loss"]
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "journal.jsonl").write_text("{\n")
     page = taskmix.write_report(tmp_path).read_text()
     assert "No verdict yet" not in page
+    [warning] = [record.message for record in caplog.records if "broken" in record.message]
+    assert warning.endswith("; left out")
     assert "dev loss" in taskmix.write_report(tmp_path / "random-1").read_text()
     assert ScoredRun.from_journal(tmp_path / "random-1").schedule.steps == 8
 

@@ -293,8 +293,8 @@ def test_a_state_of_other_data_sets_is_refused() -> None:
             other.load_state_dict(state)
     with pytest.raises(UserError) as error:
         Mixer(taskmix.Progress(list(SIZES)), SIZES | {"b": 51}, 4, seed=3).load_state_dict(state)
-    expected = "state, data set b: checkpoint: {'size': 50}; this training: {'size': 51}"
-    assert str(error.value) == expected
+    assert str(error.value).startswith("state, data set b: checkpoint: {'size': 50, ")
+    assert "batch" not in str(error.value)
     with pytest.raises(UserError, match=r"^state: expected the result of state_dict"):
         make().load_state_dict({})
 

@@ -109,8 +109,8 @@ def check(
     lines = (folder / "whole" / "journal.jsonl").read_bytes()
     assert lines == (folder / "parts" / "journal.jsonl").read_bytes()
     assert lines.count(b'"kind":"step"') >= STEPS
-    measured = b'"gain"' if taskmix.Gain() in whole.decisions.policy.needs else b'"loss"'
-    assert lines.count(b'"loss"') == lines.count(measured) == lines.count(b'"kind":"step"')
+    measured = b'"gain":' if taskmix.Gain() in whole.decisions.policy.needs else b'"loss":'
+    assert lines.count(b'"loss":') == lines.count(measured) == lines.count(b'"kind":"step"')
 
 
 def _forget_the_parent() -> None:

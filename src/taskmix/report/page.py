@@ -1,5 +1,6 @@
 """The reports of a run and of a comparison: one HTML file each, which opens offline."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from taskmix.studies.autosem.result import RESULT, read_result
 from taskmix.studies.tune import SETTINGS
 from taskmix.training.folder import JOURNAL, REPORT
 
+log = logging.getLogger(__name__)
 UNIFORM = "random"
 """The contestant that others are compared with unless the user names one."""
 MAX_LISTED = 8
@@ -80,7 +82,11 @@ def write_report(folder: Path | str, baseline: str | None = None) -> Path:
     plotly()
     runs: dict[str, list[RunData]] = {}
     for journal in sorted([*folder.glob(f"*/{JOURNAL}"), *folder.glob(f"*/*/{JOURNAL}")]):
-        run = read_run(journal.parent)
+        try:
+            run = read_run(journal.parent)
+        except UserError as error:
+            log.warning("%s; left out", error)
+            continue
         runs.setdefault(run.policy, []).append(run)
     if not runs:
         raise UserError(
