@@ -93,7 +93,7 @@ class PolicyEstimate(Tabled):
     entropy_weight: float | None = None  # None for a policy that was not learned here
 
     def tables(self) -> list[Table]:
-        """Return the shares of the tasks before and now, with the estimate in sentences."""
+        """Return the tasks' shares of the draws and under the policy, with the estimate."""
         estimate = self.estimate
         interval = f"no interval: {estimate.reason}"
         if estimate.interval is not None:
@@ -104,7 +104,7 @@ class PolicyEstimate(Tabled):
             f"Reward of a step: {self.earned:.4f} earned, {estimate.value:.4f} estimated for this "
             f"policy ({interval}){source}.",
             *self._doubts(),
-            "That is at the states that these runs visited; a training of its own comes to others.",
+            "The estimate is for the models of these runs; training with this policy changes them.",
             f"Effective sample size: {estimate.effective_sample_size:.1f} of {estimate.decisions} "
             f"decisions ({self.steps} steps).",
         ]
@@ -112,8 +112,8 @@ class PolicyEstimate(Tabled):
             notes.append(f"Entropy weight: {self.entropy_weight:g}.")
         columns = [
             Column("task"),
-            Column("share before", ".4f"),
-            Column("learned share" if learned else "share now", ".4f"),
+            Column("drawn", ".4f"),
+            Column("learned share" if learned else "this policy", ".4f"),
         ]
         rows: list[Row] = [[share.task, share.before, share.now] for share in self.shares]
         return [Table(columns, rows, notes=tuple(notes))]
