@@ -154,7 +154,7 @@ def _comparison_command(run: Path, policy: Path) -> str:
 
     if not (run / RUN).exists():
         return ""
-    decider = config_of(run).decider
+    decider = {key: value for key, value in config_of(run).decider.items() if key != "forecast"}
     before = decider["name"] if len(decider) == 1 else write_value(decider, on_one_line=True)
     policies = shlex.quote(f"{before.strip()}, {policy}")
     return f"taskmix compare {shlex.quote(str(run / RUN))} --policies {policies} --seeds 1-5"
