@@ -102,7 +102,7 @@ class Policy(Stateful, ABC):
                 f"policy class {cls.__name__}: expected a class attribute name, such as "
                 f'name = "{cls.__name__.lower()}", found none'
             )
-        needs = cls.needs
+        needs: Any = cls.needs  # a subclass may have something else
         if not isinstance(needs, property) and not (
             isinstance(needs, Set) and all(isinstance(signal, Signal) for signal in needs)
         ):
