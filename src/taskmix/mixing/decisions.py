@@ -169,10 +169,18 @@ class Decisions:
             check_names(name, values, self.policy.tasks)
         if self._journal is None:
             return
-        by_task = [{task: float(of[task]) for task in self.policy.tasks} for of in (scores, losses)]
-        mean = sum(by_task[0].values()) / len(by_task[0])
+        tasks = self.policy.tasks
+        mean = sum(float(scores[task]) for task in tasks) / len(tasks)
         settled = self.policy.draws - len(self.open)
-        self._journal.append(Evaluation(settled, "dev", mean, *by_task))
+        self._journal.append(
+            Evaluation(
+                settled,
+                "dev",
+                mean,
+                {task: float(scores[task]) for task in tasks},
+                {task: float(losses[task]) for task in tasks},
+            )
+        )
 
     def opened(self, number: int) -> Draw:
         """Return an open draw; raise if it was settled before, or never drawn."""

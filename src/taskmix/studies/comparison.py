@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import zip_longest
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -167,7 +166,8 @@ class Comparison(Tabled):
             rows.append(["diverged", *(len(self.diverged.get(name, ())) for name in self.runs)])
         if has_constant:
             columns.append(Column("constant prediction", hundredths))
-            for row, score in zip_longest(rows, constants, fillvalue=""):
+            blank = [""] * (len(rows) - len(constants))
+            for row, score in zip(rows, [*constants, *blank], strict=True):
                 row.append(score)
         return Table(
             columns,
