@@ -25,9 +25,10 @@ class Aimed(StoredPolicy):
 
         p_k ∝ w_k exp(-max(0, p_k E_k - 1) / R*):
 
-    a task's weight is discounted by the value of its examples in the last epoch. So a tiny target
-    is drawn less often, and its remaining probability is redistributed, mostly to large tasks. If
-    all tasks are targets and none is repeated, the policy is uniform.
+    a task's weight is discounted by the value of its examples in its last epoch. The share p_k is
+    on both sides, because it decides how many epochs there are; the constructor solves for it. So
+    a tiny target is drawn less often, and its remaining probability is redistributed, mostly to
+    large tasks. If all tasks are targets and none is repeated, the policy is uniform.
 
     Args:
         tasks: the names of the tasks.

@@ -31,8 +31,8 @@ class Progress(StoredPolicy):
     As losses are noisy, the slopes are those of lines fitted by least squares. Until every task has
     two losses, only tasks with fewer than two are drawn, apart from the floor.
 
-    In the paper's bandit this policy beats ORACLE, which knows how many draws each task needs but
-    not when it has had them; with noisy losses it still beats RANDOM.
+    In the paper's bandit this policy scores higher than ORACLE, which knows the number of draws
+    that each task needs, but draws at random; with noisy losses it still beats RANDOM.
 
     Args:
         tasks: the names of the tasks.

@@ -20,24 +20,25 @@ class Stratified(Policy):
 
     Let C_k be the sum of task k's probabilities so far and n_k its draws. With independent draws
     n_k - C_k grows like √t; here it stays strictly between -1 and 1 while the distribution is
-    constant. Draws are scheduled as jobs: the j-th draw of task k may be made once C_k exceeds
-    j - 1 and must be made before C_k exceeds j. Scheduling the earliest deadline first meets all
-    deadlines (the chairman assignment problem, Tijdeman 1980). At each step a task is drawn at
-    random, with weights proportional to the part of each task's current job that falls into this
-    step. If this draw would make a deadline infeasible, the task with the earliest deadline is
-    drawn instead.
+    constant.
+
+    The recorded propensities are the policy's probabilities. A draw also depends on the draws
+    before it, so the recorded propensity of one step can be off by 0.15; averages over a run are
+    right. Use them with estimators that average over a run.
+
+    Args:
+        policy: provides the distribution and learns from the outcomes.
+
+    Draws are scheduled as jobs: the j-th draw of task k may be made once C_k exceeds j - 1 and must
+    be made before C_k exceeds j. Scheduling the earliest deadline first meets all deadlines (the
+    chairman assignment problem, Tijdeman 1980). At each step a task is drawn at random, with
+    weights proportional to the part of each task's current job that falls into this step. If this
+    draw would make a deadline infeasible, the task with the earliest deadline is drawn instead.
 
     If the distribution changes, no task is ever more than one draw ahead, and none is behind by
     more than the harmonic number H_N ≤ 1 + ln N: once a task is one draw behind, the task furthest
     behind is drawn (the cup-emptying game with N cups). Both bounds assume that no probability
     drops to 0, as the missing draws of such a task have to wait.
-
-    Propensities are those of the policy. They are correct on average over a run, but approximate
-    for a single step, by up to 0.15 over many seeds, as a draw depends on the draws before it. So
-    use them with estimators that average over a run.
-
-    Args:
-        policy: provides the distribution and learns from the outcomes.
 
     >>> import taskmix
     >>> from taskmix.rng import stream

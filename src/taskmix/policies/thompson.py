@@ -121,9 +121,9 @@ class Thompson(Policy):
 
         (a, b) ← (1 - γ) (a, b) + γ (a₀, b₀)  for all tasks;  (a, b) ← (a + r, b + 1 - r)  for k.
 
-    All draws of a round have the propensity of its one decision, and are one observation. A dev
-    score counts once, for the round of its draw, even if it arrives late; it is compared with the
-    score of the nearest earlier round that is known by then.
+    A round is one decision and one observation: its draws share one propensity. A dev score counts
+    once, for the round of its draw, even if it arrives late; it is compared with the score of the
+    nearest earlier round that is known by then.
 
     Args:
         tasks: the names of the tasks, including the primary task.
