@@ -41,12 +41,8 @@ mixed = Mixed(datasets)  # taskmix
 policy = taskmix.Progress(list(datasets))  # taskmix
 mixer = Mixer(policy, mixed.sizes, 8, seed=1, batches=accelerator.num_processes)  # taskmix
 tally = Tally(mixer)  # taskmix
-loader = DataLoader(
-    mixed,
-    batch_sampler=mixer,  # taskmix
-    collate_fn=collate_by(),  # taskmix
-    generator=torch.Generator(),
-)
+own = torch.Generator()
+loader = DataLoader(mixed, batch_sampler=mixer, collate_fn=collate_by(), generator=own)  # taskmix
 model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
 accelerator.register_for_checkpointing(mixer)  # taskmix
 if checkpoint.exists():
