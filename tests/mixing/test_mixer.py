@@ -9,7 +9,7 @@ import pytest
 
 import taskmix
 from taskmix.errors import UserError
-from taskmix.journal import Opening, Step, read
+from taskmix.journal import Evaluation, Opening, Step, read, read_only
 from taskmix.mixing import Decisions, ItemOrder, Key, Mixer, Shard, Tally
 
 SIZES = {"a": 20, "b": 50, "c": 7}
@@ -170,6 +170,24 @@ def test_the_journal_says_what_a_run_says(tmp_path: Path) -> None:
     )
     assert all(isinstance(s, Step) and s.examples == 4 and s.loss is not None for s in steps)
     assert len(taskmix.Log.from_journal(tmp_path)) == 3
+
+
+def test_the_journal_has_the_options_of_a_policy_that_is_named(tmp_path: Path) -> None:
+    spec = {"name": "aimed", "targets": ["a"], "rest": 0.5}
+    train(make(policy=spec, journal=tmp_path / "journal.jsonl"), 1)
+    assert next(iter(read(tmp_path / "journal.jsonl"))).decider == spec
+
+
+def test_a_loop_writes_its_evaluations_to_the_journal(tmp_path: Path) -> None:
+    mixer = make(journal=tmp_path / "journal.jsonl")
+    train(mixer, 3, ahead=2)
+    scores = {"c": 0.9, "a": 0.3, "b": 0.6}
+    mixer.evaluated(scores, LOSSES)
+    [evaluation] = read_only(tmp_path / "journal.jsonl", Evaluation)
+    assert (evaluation.step, evaluation.score) == (3, pytest.approx(0.6))
+    assert (evaluation.scores, evaluation.losses) == (scores, LOSSES)
+    with pytest.raises(UserError, match=r"^losses: expected one for each task .*; missing: b, c$"):
+        mixer.evaluated(scores, {"a": 1.0})
 
 
 def test_reports_and_better_policies_can_be_made_of_the_journal(tmp_path: Path) -> None:
