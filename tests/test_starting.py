@@ -184,6 +184,17 @@ def test_a_forced_run_keeps_the_one_before(taskmix: Taskmix, tmp_path: Path) -> 
     assert (tmp_path / "runs" / "a.old-2" / "scores.json").exists()
 
 
+def test_a_run_file_without_a_name_gives_its_own_to_the_folder(
+    taskmix: Taskmix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "small.yaml"
+    file.write_text(RUN)
+    assert taskmix("run", file, "-q").code == 0
+    assert taskmix("run", file, "-q", "--set", "name=named").code == 0
+    assert {folder.name for folder in (tmp_path / "runs").iterdir()} == {"small", "named"}
+
+
 def test_evaluate_says_that_the_run_scored_fewer_examples(taskmix: Taskmix, tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text(RUN)

@@ -322,6 +322,15 @@ def test_the_command_line_says_what_is_estimated_and_by_what(run: Path, tmp_path
     assert "at the states that these runs visited" in said
 
 
+def test_the_command_line_estimates_a_policy_by_name(run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text("name: random\n")
+    by_file = command("estimate", str(run), "--policy", str(path))
+    assert command("estimate", str(run), "--policy", "random") == by_file
+    with pytest.raises(UserError, match="rundom"):
+        command("estimate", str(run), "--policy", "rundom")
+
+
 def test_the_command_line_overwrites_by_force_only(run: Path, tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
     path.write_text("mine")

@@ -4,12 +4,15 @@ import inspect
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from taskmix.errors import UserError
 from taskmix.training.launch import launched
+
+if TYPE_CHECKING:
+    from taskmix.config import RunConfig
 
 MAX_SEEDS = 1000  # of a range
 Function = TypeVar("Function", bound=Callable[..., None])
@@ -91,6 +94,12 @@ def version(
 
         print(f"taskmix {taskmix.__version__}")
         raise typer.Exit
+
+
+def folder_name(config: "RunConfig", file: Path) -> str:
+    """Return the run file's `name`; without one, the name of the file."""
+    # The name in the configuration stays: runs and studies are compared by it when they resume.
+    return config.name if "name" in config.model_fields_set else file.stem
 
 
 def values_of(text: str, option: str) -> list[Any]:

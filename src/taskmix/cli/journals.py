@@ -21,6 +21,7 @@ from taskmix.cli.base import (
     TrustOption,
     WorkersOption,
     command,
+    folder_name,
 )
 from taskmix.cli.terminal import out, print_report, print_sentence, print_tables, showing
 from taskmix.errors import UserError
@@ -37,10 +38,13 @@ RewardOption = Annotated[
 ]
 
 
-@command("taskmix estimate runs/small-glue --policy policy.yaml")
+@command(
+    "taskmix estimate runs/small-glue --policy policy.yaml",
+    "taskmix estimate runs/small-glue --policy task_size",
+)
 def estimate(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders or journals.")],
-    policy: Annotated[Path, typer.Option(help="A policy file.")],
+    policy: Annotated[str, typer.Option(help="A policy file, or the name of a policy.")],
     method: Annotated[
         str, typer.Option(help="is, wis, clipped_is, dm, dr, sndr or switch_dr.")
     ] = "wis",
@@ -57,7 +61,12 @@ def estimate(
 
     with _short_warnings():
         result = estimate_policy(
-            runs, policy, method=method, pool=pool, reward=reward, trust_code=trust
+            runs,
+            Path(policy) if Path(policy).is_file() else policy,
+            method=method,
+            pool=pool,
+            reward=reward,
+            trust_code=trust,
         )
         print_tables(result.tables())
 
@@ -193,7 +202,7 @@ def tune(
     from taskmix.studies.learning import tune as tune_mixture
 
     config = configs.load(file, sets or (), data)
-    folder = to or Path("studies") / f"{config.name}-tuned"
+    folder = to or Path("studies") / f"{folder_name(config, file)}-tuned"
     with showing(quiet, workers, (runs + 1) * repeats) as view:
         tuning = tune_mixture(
             config,
@@ -236,7 +245,7 @@ def _improve_loop(
     if len(sources) != 1:
         raise UserError("--iterations: expected one run file, found " + " ".join(map(str, sources)))
     config = configs.load(sources[0], (), data)
-    folder = to or Path("studies") / f"{config.name}-improved"
+    folder = to or Path("studies") / f"{folder_name(config, sources[0])}-improved"
     with showing(quiet) as view, _short_warnings():
         stages = improve_loop(config, iterations, folder, settings, force, watch=view)
     for stage in stages:

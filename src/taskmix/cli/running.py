@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from taskmix.cli.base import DataOption, QuietOption, RunFile, RunFolder, Sets, command
+from taskmix.cli.base import (
+    DataOption,
+    QuietOption,
+    RunFile,
+    RunFolder,
+    Sets,
+    command,
+    folder_name,
+)
 from taskmix.cli.terminal import out, print_report, print_sentence, print_tables, showing
 from taskmix.tables import duration
 from taskmix.training.launch import launched
@@ -45,7 +53,7 @@ def run(
     from taskmix.training.folder import check_no_run, put_aside
 
     config = configs.load(file, sets or (), data)
-    folder = to or Path("runs") / config.name
+    folder = to or Path("runs") / folder_name(config, file)
     fresh = not (go_on or force or launched().restarts or config.budget.epochs)
     if fresh and launched().count == 1:  # before torch is imported, which takes seconds
         check_no_run(folder, config)

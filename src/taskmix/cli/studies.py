@@ -21,6 +21,7 @@ from taskmix.cli.base import (
     StudyFolder,
     WorkersOption,
     command,
+    folder_name,
     seeds_of,
     values_of,
 )
@@ -113,12 +114,12 @@ def compare(
     config = configs.load(file, sets or (), data)  # before torch is imported
     from taskmix.studies.compare import with_uniform
 
+    folder = to or Path("studies") / folder_name(config, file)
     if equal is not None:
         config = configs.with_sets(config, [f"budget.count={equal}"])
     deciders: list[Any] = with_uniform(config)
     if policies is not None:
         deciders = [policy_from(entry, file.parent) for entry in values_of(policies, "--policies")]
-    folder = to or Path("studies") / config.name
     comparison = _compare(config, deciders, seeds_of(seeds), folder, quiet, baseline, workers, keep)
     if style == "text":
         _print_comparison(comparison, folder)
@@ -214,7 +215,7 @@ def autosem(
     from taskmix.studies.autosem import autosem as run_study
 
     config = configs.load(file, sets or (), data)
-    folder = to or Path("studies") / f"{config.name}-autosem"
+    folder = to or Path("studies") / f"{folder_name(config, file)}-autosem"
     settings = AutosemSettings(
         rounds=rounds,
         batches=batches,
