@@ -154,7 +154,9 @@ def test_a_comparison_grows_by_seeds_and_contestants_under_the_settings_of_its_f
     grown = compare(RUN | {"policy": "task_size", "seed": 9}, ["task_size"], [1, 2], tmp_path)
     assert [len(runs) for runs in grown.runs.values()] == [2]  # nothing was written by the first
     ran = len(called)
-    with pytest.raises(UserError, match=r"compare\.yaml: expected budget\.steps as it was"):
+    with pytest.raises(
+        UserError, match=r"compare\.yaml: begun with other settings: budget\.steps was"
+    ):
         compare(RUN | {"budget": {"steps": 7}}, ["exp3s"], [3], tmp_path)
     assert len(called) == ran
 
