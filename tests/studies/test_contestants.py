@@ -88,8 +88,8 @@ def test_a_contestant_that_diverges_is_reported_and_the_others_finish(
     assert list(comparison.runs) == ["random", "task_size"]
     assert comparison.diverged == {"wild": [1, 2]}
     assert "wild, seed 1 diverged: " in caplog.text
-    assert comparison.verdict().sentence.endswith("wild diverged with seeds 1, 2.")
-    assert comparison.tables()[0].notes == ("wild diverged with seeds 1, 2.",)
+    assert "wild diverged with seeds 1, 2." in comparison.verdict().sentence
+    assert comparison.tables()[0].notes[-1] == "wild diverged with seeds 1, 2."
     assert comparison.to_json()["diverged"] == {"wild": [1, 2]}
     caplog.clear()
     again = compare(RUN, ["random", WILD], [1, 2], tmp_path)  # is not trained again
@@ -106,7 +106,7 @@ def test_a_contestant_that_diverged_with_one_seed_is_never_the_best(tmp_path: Pa
     comparison = compare(RUN, ["random", "task_size"], [1, 2], tmp_path)
     assert comparison.seeds == {"random": [1, 2], "task_size": [1]}
     assert comparison.best() == "random"
-    assert comparison.verdict().sentence.endswith("task_size diverged with seed 2.")
+    assert "task_size diverged with seed 2." in comparison.verdict().sentence
     assert "diverged" in [row[0] for row in comparison.scores_table().rows]
 
 
