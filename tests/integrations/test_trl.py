@@ -144,4 +144,4 @@ def test_measuring_gains_changes_nothing_in_the_logs(tmp_path: Path) -> None:
 def test_a_trainer_of_trl_that_prepares_its_data_itself_is_refused(name: str) -> None:
     made: Any = type("Mine", (MixtureMixin, getattr(trl, name)), {})
     with pytest.raises(UserError, match=rf"^MixtureMixin: expected .*, found TRL's {name}, "):
-        made(train_dataset={"chat": []}, policy=taskmix.Random(["chat"]))
+        made(train_dataset={"chat": [{"prompt": "1 + 1"}]}, policy=taskmix.Random(["chat"]))
