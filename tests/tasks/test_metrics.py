@@ -3,6 +3,7 @@
 import math
 import string
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from taskmix.errors import UserError
 from taskmix.tasks import metrics as m
+from taskmix.tasks.kinds import KINDS
 
 steady = settings(derandomize=True, deadline=None, max_examples=60)
 
@@ -195,3 +197,12 @@ def test_accuracy_of_tags_counts_words() -> None:
 def test_tables_show_scores_in_hundredths_and_perplexities_unchanged() -> None:
     assert m.shown("accuracy", 0.6625) == "accuracy 66.2"
     assert m.shown("perplexity", 43.25) == "perplexity 43.2"
+
+
+def test_the_page_on_tasks_names_every_metric_of_every_kind() -> None:
+    page = (Path(__file__).parents[2] / "docs/tasks.md").read_text()
+    rows = page.split("| kind | metrics |")[1].split("\n\n")[0].splitlines()
+    listed = {row.split("|")[1].strip(): row for row in rows if row.count("|") > 2}
+    for kind in KINDS:
+        for metric in kind.metrics:
+            assert f"`{metric.name}`" in listed[kind.name], (kind.name, metric.name)
