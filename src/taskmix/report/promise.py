@@ -3,7 +3,7 @@
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from taskmix.errors import UserError
+from taskmix.errors import UserError, explain
 from taskmix.offpolicy.curves import Promise
 from taskmix.report.run_data import RunData
 from taskmix.tables import Table
@@ -19,9 +19,8 @@ def promise_table(run: RunData) -> Table | None:
     try:
         promise = TypeAdapter(Promise).validate_python(stored)
     except ValidationError as error:
-        [first, *_] = error.errors()
-        where = ".".join(map(str, ("forecast", *first["loc"])))
-        raise UserError(f"{run.path / JOURNAL}: {where}: {first['msg']}") from None
+        sentence = explain(error, where="forecast")
+        raise UserError(f"{run.path / JOURNAL}: {sentence}") from None
     last = evaluations[-1]
     values = last.scores if promise.measure == "score" else last.losses
     targets = opening.objective or opening.tasks
