@@ -340,7 +340,10 @@ def test_another_study_in_the_same_storage_is_not_mixed_up_with_this_one(
     whole: Any,
 ) -> None:
     _, folder = whole
-    with pytest.raises(UserError, match=r"study autosem/toy/selection: expected rounds as"):
+    with pytest.raises(
+        UserError,
+        match=r"study autosem/toy/selection: begun with other settings: rounds was 15, now 7",
+    ):
         study(folder, replace(TINY, rounds=7))
 
 
