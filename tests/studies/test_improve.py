@@ -107,7 +107,7 @@ def test_improving_writes_a_policy_file_that_a_run_takes(
         config.model_copy(update={"policy": spec}), RunInfo(SIZES, steps=300, batch=16)
     )
     assert isinstance(again, taskmix.Fixed)
-    assert again.probabilities() == pytest.approx(expected.probabilities(), abs=1e-12)
+    assert again.probabilities() == pytest.approx(expected.probabilities(), abs=1e-10)
 
 
 def test_what_is_to_be_printed_is_there(run: Path, tmp_path: Path) -> None:
@@ -315,11 +315,11 @@ def test_the_command_line_says_what_is_estimated_and_by_what(run: Path, tmp_path
     path = tmp_path / "policy.yaml"
     said = command("improve", "--from", "rewards", str(run), "-o", str(path))
     assert "by draws it was not learned from" in said
-    assert "at the states that these runs visited" in said
+    assert "The estimate is for the models of these runs" in said
     assert "of 300 decisions (300 steps)" in said
     said = command("estimate", str(run), "--policy", str(path))
     assert "not learned from" not in said
-    assert "at the states that these runs visited" in said
+    assert "The estimate is for the models of these runs" in said
 
 
 def test_the_command_line_estimates_a_policy_by_name(run: Path, tmp_path: Path) -> None:
