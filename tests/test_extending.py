@@ -137,7 +137,7 @@ def test_a_signal_is_a_class_a_field_and_a_meter(tree: Tree) -> None:
     assert len(tree.touched) <= 3
     own = ALTERNATE.replace(
         'name = "alternate"',
-        "from taskmix.policies import Width\n    needs = frozenset({Width()})",
+        'from taskmix.policies import Width\n    name = "wide"\n    needs = frozenset({Width()})',
     )
     (tree.folder / "own").mkdir()
     (tree.folder / "own" / "wide.py").write_text(own)
