@@ -81,7 +81,7 @@ def unknown(what: str, found: str, choices: Iterable[str], where: str = "") -> U
 
 
 def did_you_mean(found: str, choices: Iterable[str]) -> str:
-    """Return a question about the choice that is nearest to a name; nothing if none is near.
+    """Return a hint with the choice that is most similar to a name; an empty text if none is.
 
     >>> did_you_mean("NO", ["Yes", "No"])
     "; did you mean 'No'?"

@@ -260,7 +260,7 @@ def test_a_signal_that_the_policy_learns_from_is_asked_for(
         mixer.settle(1, loss=1.0)
     assert str(error.value) == (
         f"draw 1: expected settle(..., {signal}=...), as policy {policy.name} learns from it, found"
-        " loss, examples"
+        " loss"
     )
     mixer.settle(1, loss=1.0, **{signal: None})  # could not be measured
     mixer.settle(2)  # not trained on

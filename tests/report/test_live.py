@@ -2,7 +2,6 @@
 
 import shutil
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -360,18 +359,28 @@ def test_curves_of_many_tasks_have_fewer_points(tmp_path: Path) -> None:
     assert len(run.data()["steps"]) <= bins_of(2000) == 20
 
 
+class Announced(uvicorn.Server):
+    """A server that says when it takes requests."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = threading.Event()
+
+    async def startup(self, *args: Any, **options: Any) -> None:
+        await super().startup(*args, **options)
+        self.ready.set()
+
+
 @contextmanager
 def served(root: Path) -> Iterator[str]:
     from taskmix.report.live.server import application, free_port
 
     port = free_port("127.0.0.1", 18100)
-    config = uvicorn.Config(application(root), port=port, log_level="error")
-    server = uvicorn.Server(config)
+    server = Announced(uvicorn.Config(application(root), port=port, log_level="error"))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        while not server.started:
-            time.sleep(0.01)
+        assert server.ready.wait(60)
         yield f"http://127.0.0.1:{port}/"
     finally:
         server.should_exit = True

@@ -134,7 +134,8 @@ class Decisions:
             if name not in MEASURED:
                 raise unknown("measurement", name, MEASURED, f"draw {draw.number}")
         self._check_signals(draw, measured)
-        del self.open[draw.number]
+        if (examples := self._close(draw)) is not None and measured.get("examples") is None:
+            measured["examples"] = examples
         self.spent[draw.task] += measured.get("examples") or 0
         values = {name: _plain(name, value) for name, value in measured.items()}
         loss = values.get("loss")
@@ -150,6 +151,11 @@ class Decisions:
         else:
             self._untold[draw.number] = outcome
         return record
+
+    def _close(self, draw: Draw) -> int | None:
+        """Forget an open draw; return the number of its examples if it is known."""
+        del self.open[draw.number]
+        return None
 
     def _check_signals(self, draw: Draw, measured: Mapping[str, Any]) -> None:
         """Raise if there are measurements, but not those of a signal that is due."""

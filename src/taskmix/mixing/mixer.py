@@ -8,10 +8,9 @@ from numpy.typing import ArrayLike
 
 from taskmix.config import PolicySpec
 from taskmix.errors import OtherDistributionError, UserError, unknown
-from taskmix.journal import Step
 from taskmix.mixing.decisions import Decisions, check_names, policy_over
 from taskmix.mixing.orders import BatchOrder, ItemOrder
-from taskmix.policies import Policy
+from taskmix.policies import Draw, Policy
 
 
 class Key(NamedTuple):
@@ -117,20 +116,9 @@ class Mixer(Decisions):
         """
         self._blanks = batches
 
-    def settle(
-        self,
-        number: int,
-        *,
-        step: int | None = None,
-        seconds: float | None = None,
-        **measured: Any,
-    ) -> Step | None:
-        self.opened(number)
-        if measured.get("examples") is None:
-            measured["examples"] = sum(map(len, self._items[int(number)]))
-        record = super().settle(number, step=step, seconds=seconds, **measured)
-        del self._items[int(number)]
-        return record
+    def _close(self, draw: Draw) -> int | None:
+        super()._close(draw)
+        return sum(map(len, self._items.pop(draw.number)))
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {

@@ -109,4 +109,4 @@ class Source(Protocol):
         """Return the number of records that each documented rule skips."""
 
     def fingerprint(self) -> str:
-        """Return a hash of the content and of the way in which it is read."""
+        """Return a hash of the content and of the reading options."""

@@ -156,7 +156,7 @@ def skipped(items: Iterator[Row | Skip]) -> Mapping[str, int]:
 
 
 def fingerprint(reading: object, *paths: Path) -> str:
-    """Return a hash of files and of the way in which they are read."""
+    """Return a hash of files and of the reading options."""
     digest = blake2b(repr((READER_VERSION, reading)).encode(), digest_size=16)
     for path in paths:
         with raw(path) as file:

@@ -249,7 +249,7 @@ class WeightingDriver(Driver):
             yield batch.examples / examples, loss
 
     def _dev_batch(self, size: int, turn: int) -> Batch:
-        """Return one of the batches into which a fixed shuffle of the dev items is cut."""
+        """Return a batch of the shuffled dev items; the shuffle is the same in every turn."""
         items = self.tuning.items
         order = stream(self.engine.config.seed, "tuning").permutation(len(items))
         start = turn % math.ceil(len(items) / size) * size
