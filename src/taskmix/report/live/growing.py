@@ -186,4 +186,9 @@ def _ratio(sums: Array, counts: Array) -> Array:
 
 
 def _plain(values: Array) -> list[list[float | None]]:
-    return [[None if np.isnan(x) else float(f"{x:.4g}") for x in row] for row in values]
+    """Return values of four digits; NaN, which JSON does not have, becomes None."""
+    magnitudes = np.log10(np.abs(values), out=np.zeros_like(values), where=values != 0)
+    tens = 10.0 ** (3 - np.floor(magnitudes))
+    rounded = np.round(values * tens) / tens
+    plain: list[list[float | None]] = np.where(np.isnan(rounded), None, rounded).tolist()
+    return plain
