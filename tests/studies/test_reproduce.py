@@ -256,7 +256,7 @@ def test_wrong_options_are_one_sentence(
 
 
 def test_the_page_has_the_stored_results() -> None:
-    page = (ROOT / "docs/reproduce.md").read_text()
+    page = (ROOT / "docs/results.md").read_text()
     shown = page.split("<!-- results -->\n")[1].split("<!-- end of results -->")[0]
     stored = Reproductions(read_reproductions(ROOT / "experiments/reproduce/outcomes.jsonl"))
     assert shown == "".join(table.markdown() for table in stored.tables())

@@ -190,5 +190,7 @@ def _plain(values: Array) -> list[list[float | None]]:
     magnitudes = np.log10(np.abs(values), out=np.zeros_like(values), where=values != 0)
     tens = 10.0 ** (3 - np.floor(magnitudes))
     rounded = np.round(values * tens) / tens
-    plain: list[list[float | None]] = np.where(np.isnan(rounded), None, rounded).tolist()
-    return plain
+    plain = rounded.astype(object)
+    plain[np.isnan(rounded)] = None
+    rows: list[list[float | None]] = plain.tolist()
+    return rows
