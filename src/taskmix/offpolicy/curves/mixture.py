@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -210,82 +211,95 @@ def learn_mixture(
     """
     if not runs:
         raise UserError("runs: expected at least one, found none")
-    last = runs[-1].reordered(runs[0].tasks)
-    count = len(last.tasks)
     if floor < 0:
         raise UserError(f"floor: expected a share from 0, found {floor}")
-    floor = min(floor, 1 / (2 * count))
+    last = runs[-1].reordered(runs[0].tasks)
     curves = LearningCurves(runs, families)
-    planned = last.schedule if schedule is None else schedule
-    counted = np.isin(last.tasks, last.targets if targets is None else targets)
-    epochs = last.epochs * planned.steps / last.schedule.steps
-    shares = floor + (1 - count * floor) * np.arange(UNITS + 1) / UNITS
-    expected = np.array(
-        [
-            sample.at(planned.training(shares, epochs[k])).mean(axis=0)
-            if counted[k]
-            else 0 * shares
-            for k, sample in enumerate(curves.samples)
-        ]
-    )
-    learned = shares[allocate(expected)]
-    after, before = (
-        _objective(curves, planned, epochs, shares, counted) for shares in (learned, last.shares)
-    )
-    gains = after - before
+    coming = _ComingRun.after(last, curves, schedule, targets)
+    learned = coming.best_shares(min(floor, 1 / (2 * len(last.tasks))))
+    gains = coming.objective(learned) - coming.objective(last.shares)
     confidence = float((gains > 0).mean())
     changed = confidence >= CONFIDENCE
     if not changed:
         learned, gains = last.shares, np.zeros(1)
-    scores = _scores(curves, planned, epochs, learned)
+    scores, unchanged = coming.scores(learned), coming.scores(last.shares)
     tasks = tuple(
         TaskForecast(
             task,
             float(last.shares[k]),
             float(learned[k]),
             Forecast.of(scores[k]),
-            Forecast.of(unchanged),
+            Forecast.of(unchanged[k]),
             _begun(curves, k),
         )
-        for k, (task, unchanged) in enumerate(
-            zip(last.tasks, _scores(curves, planned, epochs, last.shares), strict=True)
-        )
+        for k, task in enumerate(last.tasks)
     )
-    return LearnedMixture(
-        tasks,
-        Forecast.of(np.mean(scores[counted], axis=0)),
-        Forecast.of(gains),
-        confidence,
-        changed,
-        curves.measure,
-    )
+    objective = Forecast.of(np.mean(scores[coming.counted], axis=0))
+    return LearnedMixture(tasks, objective, Forecast.of(gains), confidence, changed, curves.measure)
 
 
-def _objective(
-    curves: LearningCurves,
-    planned: RateSchedule,
-    epochs: Array,
-    shares: Array,
-    counted: NDArray[np.bool_],
-) -> Array:
-    """Return the mean of the target tasks' curves without noise, shape `(draws,)`."""
-    values = [
-        sample.at(planned.training(shares[[k]], epochs[k]))[:, 0]
-        for k, sample in enumerate(curves.samples)
-        if counted[k]
-    ]
-    mean: Array = np.mean(values, axis=0)
-    return mean
+@dataclass(frozen=True, eq=False)
+class _ComingRun:
+    """The run that shares are learned for.
 
+    Args:
+        curves: of its tasks.
+        schedule: of its learning rate.
+        epochs: how often it passes each task, if that task has all of its budget.
+        counted: whether a task is a target.
+    """
 
-def _scores(curves: LearningCurves, planned: RateSchedule, epochs: Array, shares: Array) -> Array:
-    """Return what another run may score, shape `(tasks, draws)`."""
-    return np.array(
-        [
-            sample.scores(planned.training(shares[[k]], epochs[k]), stream(0, "forecast", task))
-            for k, (task, sample) in enumerate(zip(curves.tasks, curves.samples, strict=True))
+    curves: LearningCurves
+    schedule: RateSchedule
+    epochs: Array
+    counted: NDArray[np.bool_]
+
+    @classmethod
+    def after(
+        cls,
+        last: ScoredRun,
+        curves: LearningCurves,
+        schedule: RateSchedule | None,
+        targets: Sequence[str] | None,
+    ) -> Self:
+        """Return the run after the last one, which has its schedule and targets where None."""
+        planned = last.schedule if schedule is None else schedule
+        counted = np.isin(last.tasks, last.targets if targets is None else targets)
+        return cls(curves, planned, last.epochs * planned.steps / last.schedule.steps, counted)
+
+    def best_shares(self, floor: float) -> Array:
+        """Return the shares with the highest expected objective."""
+        count = len(self.counted)
+        shares = floor + (1 - count * floor) * np.arange(UNITS + 1) / UNITS
+        expected = [
+            self._values(k, shares).mean(axis=0) if self.counted[k] else 0 * shares
+            for k in range(count)
         ]
-    )
+        best: Array = shares[allocate(np.array(expected))]
+        return best
+
+    def objective(self, shares: Array) -> Array:
+        """Return the mean of the target tasks' curves without noise, shape `(draws,)`."""
+        targets = np.flatnonzero(self.counted).tolist()
+        mean: Array = np.mean([self._values(k, shares[[k]])[:, 0] for k in targets], axis=0)
+        return mean
+
+    def scores(self, shares: Array) -> Array:
+        """Return what one run may score, shape `(tasks, draws)`."""
+        return np.array(
+            [
+                sample.scores(self._training(k, shares[[k]]), stream(0, "forecast", task))
+                for k, (task, sample) in enumerate(
+                    zip(self.curves.tasks, self.curves.samples, strict=True)
+                )
+            ]
+        )
+
+    def _values(self, k: int, shares: Array) -> Array:
+        return self.curves.samples[k].at(self._training(k, shares))
+
+    def _training(self, k: int, shares: Array) -> Array:
+        return self.schedule.training(shares, self.epochs[k])
 
 
 def _begun(curves: LearningCurves, k: int) -> bool:
