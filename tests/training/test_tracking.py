@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sqlite3
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -120,6 +121,61 @@ def test_wandb_continues_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     in_a_life(lambda: resume_run(folder), -1, monkeypatch)
     runs = {path.name.rpartition("-")[2] for path in (folder / "wandb").glob("offline-run-*")}
     assert runs == {json.loads((folder / "tracking.json").read_text())["id"]}
+
+
+@pytest.mark.filterwarnings("ignore")  # of its dependencies
+def test_mlflow_continues_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    folder = tmp_path / "run"
+    for work in (lambda: run(config("mlflow"), folder), lambda: resume_run(folder)):
+        in_a_life(work, 5, monkeypatch)
+    in_a_life(lambda: resume_run(folder), -1, monkeypatch)
+    client = mlflow.MlflowClient()
+    experiment = client.get_experiment_by_name("taskmix").experiment_id
+    (found,) = client.search_runs([experiment])
+    logged = {
+        (name, metric.step)
+        for name in found.data.metrics
+        for metric in client.get_metric_history(found.info.run_id, name)
+    }
+    assert logged == expected_events(folder)
+
+
+def test_trackio_continues_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))  # read when it is imported
+    pytest.importorskip("trackio")
+    folder = tmp_path / "run"
+    in_a_life(lambda: run(config("trackio"), folder), -1, monkeypatch)
+    extend(folder, 24)
+    in_a_life(lambda: resume_run(folder), -1, monkeypatch)
+    with sqlite3.connect(tmp_path / "trackio" / "taskmix.db") as stored:
+        rows = stored.execute("select run_id, step from metrics").fetchall()
+    assert len({identity for identity, _ in rows}) == 1
+    assert sorted(step for _, step in rows) == list(range(1, 25))
+
+
+def test_trackers_print_nothing_among_the_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from accelerate.tracking import LOGGER_TYPE_TO_CLASS
+
+    class Talking(Unsent):
+        def start(self) -> None:
+            print("started")
+
+        def log(self, values: dict[str, float], step: int) -> None:
+            pass
+
+        def finish(self) -> None:
+            print("finished")
+
+    monkeypatch.setitem(LOGGER_TYPE_TO_CLASS, "tensorboard", Talking)
+    run(config("tensorboard"), tmp_path / "run")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "started" in captured.err
+    assert "finished" in captured.err
 
 
 class Unsent:

@@ -2,10 +2,11 @@
 
 import json
 import math
+import sys
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -93,8 +94,9 @@ class Tracking(Watcher):
         write_whole(self.folder / TRACKING, json.dumps(self._state))
 
     def close(self) -> None:
-        for tracker in self._trackers:
-            tracker.finish()
+        with redirect_stdout(sys.stderr):  # results alone are printed to stdout
+            for tracker in self._trackers:
+                tracker.finish()
 
     def _saved(self) -> dict[str, Any]:
         path = self.folder / TRACKING
@@ -133,7 +135,8 @@ class Tracking(Watcher):
             PartialState()  # the loggers of accelerate need it
             tracker = LOGGER_TYPE_TO_CLASS[name](**options | chosen)
             tracker.main_process_only = False  # only the first rank has trackers
-            tracker.start()
+            with redirect_stdout(sys.stderr):
+                tracker.start()
         except Exception as error:  # of another library, with a user's options
             raise UserError(f"track: {name}: {' '.join(str(error).split())}") from error
         if name == "mlflow":
