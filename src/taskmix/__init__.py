@@ -51,13 +51,13 @@ if TYPE_CHECKING:
     from taskmix.studies.autosem import autosem
     from taskmix.studies.compare import compare
     from taskmix.studies.learning import estimate, improve, tune
+    from taskmix.studies.plan import plan
     from taskmix.studies.reproduce import reproduce
     from taskmix.tasks.data import from_data
     from taskmix.tasks.files import from_files
     from taskmix.tasks.hub import from_hub
     from taskmix.tasks.task import Task
     from taskmix.training.inference import load_run as load
-    from taskmix.training.plan import plan
     from taskmix.training.run import resume_run as resume
     from taskmix.training.run import run
 
@@ -129,7 +129,7 @@ _PLACES = {
     "from_hub": "taskmix.tasks.hub",
     "improve": "taskmix.studies.learning",
     "load": "taskmix.training.inference:load_run",
-    "plan": "taskmix.training.plan",
+    "plan": "taskmix.studies.plan",
     "reproduce": "taskmix.studies.reproduce",
     "resume": "taskmix.training.run:resume_run",
     "run": "taskmix.training.run",

@@ -58,6 +58,15 @@ def test_every_policy_is_run_with_every_seed_in_a_folder_of_its_own(
     assert [len(folders) for folders in comparison.folders.values()] == [2, 2]
 
 
+def test_the_runs_can_have_equal_compute(
+    called: list[tuple[RunConfig, Path]], tmp_path: Path
+) -> None:
+    compare(RUN, ["random"], [1], tmp_path, equal="compute")
+    assert called[0][0].budget.count == "compute"
+    with pytest.raises(UserError, match=r"compare, equal: budget.count: .*found 'computer'"):
+        compare(RUN, ["random"], [1], tmp_path, equal="computer")  # type: ignore[arg-type]
+
+
 def test_scores_are_told_by_policy_task_and_seed(tmp_path: Path) -> None:
     comparison = compare(RUN, ["random", "task_size"], [1, 2], tmp_path)
     assert comparison.tasks == ["a", "b"]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from taskmix.config import RunConfig
+from taskmix.studies.plan import plan
 from taskmix.training import cost
 from taskmix.training.engine import Engine
-from taskmix.training.plan import plan
 from taskmix.training.policy import PolicyDriver
 from taskmix.training.run import run
 

@@ -17,8 +17,8 @@ from taskmix.errors import UserError
 from taskmix.journal import Step, read
 from taskmix.models.encoders import check_length
 from taskmix.policies import ActivePrioritization, Random
+from taskmix.studies.plan import Planned, RunPlan, plan
 from taskmix.tasks.task import Task
-from taskmix.training.plan import Planned, RunPlan, plan
 from taskmix.training.run import run
 
 Toys = Mapping[str, Task]

@@ -26,12 +26,12 @@ from taskmix.models.encoders import quiet
 from taskmix.models.spec import ModelSpec
 from taskmix.models.tokenizers import save_tokenizer
 from taskmix.studies.improve import read_policy
+from taskmix.studies.plan import plan
 from taskmix.tasks.batches import make_batch
 from taskmix.tasks.tokenizer import Tokenizer
 from taskmix.training import checkpoints
 from taskmix.training.inference import load_run
 from taskmix.training.loading import to_device
-from taskmix.training.plan import plan
 from taskmix.training.prepare import read_split
 from taskmix.training.run import resume_run as resume
 from taskmix.training.run import run

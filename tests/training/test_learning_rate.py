@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from taskmix.training.plan import plan
+from taskmix.studies.plan import plan
 
 DIGITS = {"tasks": ["digits/left", "digits/right"], "budget": {"steps": 2}}
 

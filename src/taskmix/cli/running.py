@@ -1,7 +1,7 @@
 """Commands that plan, train and resume a run."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -145,18 +145,14 @@ def plan(
     from taskmix import config as configs
 
     config = configs.load(file, sets or (), data)  # before torch is imported
-    from taskmix.studies.improve import forecast
-    from taskmix.training.plan import plan as plan_run
+    from taskmix.studies.plan import plan as plan_run
 
     with showing(quiet=as_json) as view:
-        planned = plan_run(config, cost=cost, watchers=[view(config)])
-    tasks = [task.task for task in planned.tasks]
-    mixture = forecast(planned.config, tasks, earlier) if earlier else None
+        planned = plan_run(config, cost=cost, earlier=earlier or (), watchers=[view(config)])
     if as_json:
-        predicted = {"forecast": asdict(mixture)} if mixture else {}
-        print(json.dumps(planned.to_json() | predicted, indent=2))
+        print(json.dumps(planned.to_json(), indent=2))
     else:
-        print_tables([*planned.tables(), *(mixture.tables() if mixture else [])])
+        print_tables(planned.tables())
 
 
 def print_result(result: "Finished", folder: Path, quiet: bool) -> None:

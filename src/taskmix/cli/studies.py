@@ -115,12 +115,20 @@ def compare(
     from taskmix.studies.compare import with_uniform
 
     folder = to or Path("studies") / folder_name(config, file)
-    if equal is not None:
-        config = configs.with_sets(config, [f"budget.count={equal}"])
     deciders: list[Any] = with_uniform(config)
     if policies is not None:
         deciders = [policy_from(entry, file.parent) for entry in values_of(policies, "--policies")]
-    comparison = _compare(config, deciders, seeds_of(seeds), folder, quiet, baseline, workers, keep)
+    comparison = _compare(
+        config,
+        deciders,
+        seeds_of(seeds),
+        folder,
+        quiet,
+        workers,
+        equal=equal,
+        baseline=baseline,
+        keep_checkpoints=keep,
+    )
     if style == "text":
         _print_comparison(comparison, folder)
     elif style == "json":
@@ -138,25 +146,15 @@ def _compare(
     seeds: Sequence[int],
     to: Path,
     quiet: bool,
-    baseline: str | None = None,
     workers: int = 1,
-    keep: bool = False,
+    **options: Any,
 ) -> "Comparison":
     from taskmix.studies.compare import compare as compare_deciders
     from taskmix.studies.contestants import ALONE
 
     runs = sum(len(config.tasks) if decider == ALONE else 1 for decider in deciders)
     with showing(quiet, workers, runs * len(seeds)) as view:
-        return compare_deciders(
-            config,
-            deciders,
-            seeds,
-            to,
-            baseline=baseline,
-            workers=workers,
-            keep_checkpoints=keep,
-            watch=view,
-        )
+        return compare_deciders(config, deciders, seeds, to, workers=workers, watch=view, **options)
 
 
 def _print_comparison(comparison: "Comparison", folder: Path) -> None:

@@ -3,9 +3,9 @@
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from taskmix.config import OF_MACHINE, RunConfig, dump, label, parse_stored, read_yaml
+from taskmix.config import OF_MACHINE, RunConfig, changed, dump, label, parse_stored, read_yaml
 from taskmix.config.schema import DEFAULT_POLICY
 from taskmix.errors import DivergedError, UserError, unknown
 from taskmix.families import FAMILIES
@@ -51,6 +51,7 @@ def compare(
     seeds: Sequence[int] = (1,),
     out: Path | str | None = None,
     *,
+    equal: Literal["steps", "examples", "compute"] | None = None,
     baseline: str | None = None,
     workers: int = 1,
     keep_checkpoints: bool = False,
@@ -78,6 +79,7 @@ def compare(
             compares uniform sampling with the decider of the configuration.
         seeds: the seeds; each gives every contestant the same initial weights and data order.
         out: the folder of the runs; `studies/NAME` if None.
+        equal: what each run gets the same amount of; `budget.count` of the configuration if None.
         baseline: the contestant that the others are compared with, by its name; the first if None.
         workers: processes on this machine. With more than one, tasks, model and watch are sent to
             other processes: they have to be functions and classes of a module.
@@ -91,6 +93,9 @@ def compare(
     from taskmix.training.run import configured
 
     shared = configured(config, tasks)
+    if equal is not None:
+        budget = shared.budget.model_dump() | {"count": equal}
+        shared = changed(shared, {"budget": budget}, "compare, equal")
     out = Path("studies") / shared.name if out is None else Path(out)
     check_objective(shared.objective, shared.task_names)  # before a policy complains of it
     specs = with_uniform(shared) if deciders is None else deciders

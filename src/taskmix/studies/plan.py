@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from taskmix.config import RunConfig, build_policy, label, options_of
+from taskmix.offpolicy.curves import LearnedMixture
 from taskmix.policies import Policy
 from taskmix.run_info import RunInfo
 from taskmix.selection import Selector
+from taskmix.studies.improve import forecast
 from taskmix.tables import Column, Row, Table, Tabled
 from taskmix.training.assembly import prepare_run
 from taskmix.training.cost import RunCost, can_estimate, estimate_cost, is_cheap
@@ -43,12 +45,14 @@ class RunPlan(Tabled):
         config: of the run.
         learns: whether the policy learns from outcomes, so that the shares are those of the start.
         cost: the estimated cost; None if it was not estimated.
+        forecast: better shares and their scores, predicted from earlier runs; None without any.
     """
 
     tasks: tuple[Planned, ...]
     config: RunConfig
     learns: bool
     cost: RunCost | None = None
+    forecast: LearnedMixture | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as values that JSON can represent: `taskmix plan --json`."""
@@ -65,10 +69,11 @@ class RunPlan(Tabled):
             },
             "tasks": [asdict(task) for task in self.tasks],
             "cost": None if self.cost is None else asdict(self.cost),
+            "forecast": None if self.forecast is None else asdict(self.forecast),
         }
 
     def tables(self) -> list[Table]:
-        return [_table(self)]
+        return [_table(self), *(self.forecast.tables() if self.forecast else [])]
 
 
 def plan(
@@ -76,6 +81,7 @@ def plan(
     *,
     tasks: Tasks = (),
     cost: bool | None = None,
+    earlier: Sequence[Path | str] = (),
     cache: Path | None = None,
     watchers: Sequence[Watcher] = (),
 ) -> RunPlan:
@@ -90,12 +96,15 @@ def plan(
             not for an encoder of the hub, which would be downloaded, and for `bilstm`, whose frozen
             encoder would pass over all data. A weighting, or a task with data made in Python, has
             no estimate.
+        earlier: folders of finished runs of the same tasks, oldest first, from which scores and
+            better shares are predicted.
         cache: the cache folder, for encoded splits above all.
         watchers: the objects that are notified of the progress.
     """
     python_tasks = by_name(tasks)
     config = configured(config, python_tasks)
     watching = Watchers(watchers)
+    mixture = forecast(config, config.task_names, list(map(Path, earlier))) if earlier else None
     run = prepare_run(config, python_tasks, cache=cache, watchers=watching)
     sizes = {entry.task.name: len(entry.train) for entry in run.prepared}
     driver = config.family.load_driver()
@@ -123,7 +132,7 @@ def plan(
     if cost is None:
         cost = is_cheap(config)
     run_cost = estimate_cost(run, watching) if cost and can_estimate(run) else None
-    return RunPlan(planned, config, learns, run_cost)
+    return RunPlan(planned, config, learns, run_cost, mixture)
 
 
 def _epoch_size(entry: Prepared, config: RunConfig) -> float:
