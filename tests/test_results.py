@@ -3,12 +3,10 @@
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 import taskmix
-from taskmix.cli import app
 from taskmix.cli.base import seeds_of
-from taskmix.config import RunConfig, dump
+from taskmix.config import RunConfig
 from taskmix.errors import UserError
 from taskmix.tables import Column, Table, Tabled
 
@@ -37,21 +35,6 @@ def test_a_plan_says_its_policy_and_whether_it_learns() -> None:
     assert "the shares that it starts with" in repr(taskmix.plan({**CONFIG, "policy": "exp3s"}))
     stratified = {"name": "exp3s", "draws": "stratified"}
     assert "starts with" in repr(taskmix.plan({**CONFIG, "policy": stratified}))
-
-
-def test_a_run_prints_what_the_command_prints(tmp_path: Path) -> None:
-    settings = {**CONFIG, "policy": "random", "evaluate": {"examples": 20}}
-    result = taskmix.run(settings, tmp_path / "run")
-    title, headings, *_, verdict = repr(result).splitlines()
-    assert title.startswith("random, ")
-    assert headings.split("  ")[-1] == "epochs"
-    assert verdict.startswith("random reached a dev score of ")
-    assert taskmix.resume(tmp_path / "run") == result
-    (tmp_path / "run.yaml").write_text(dump(RunConfig(**settings)))  # type: ignore[arg-type]
-    command = ["run", str(tmp_path / "run.yaml"), "--resume", "--out", str(tmp_path / "run")]
-    printed = CliRunner().invoke(app, command).stdout
-    assert title in printed
-    assert verdict in printed
 
 
 def test_a_comparison_and_a_report_from_python(tmp_path: Path) -> None:

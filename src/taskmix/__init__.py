@@ -48,7 +48,6 @@ if TYPE_CHECKING:
         Uncertainty,
     )
     from taskmix.report.page import write_report
-    from taskmix.report.trained import resume, run
     from taskmix.studies.autosem import autosem
     from taskmix.studies.compare import compare
     from taskmix.studies.learning import estimate, improve, tune
@@ -59,6 +58,8 @@ if TYPE_CHECKING:
     from taskmix.tasks.hub import from_hub
     from taskmix.tasks.task import Task
     from taskmix.training.inference import load_run as load
+    from taskmix.training.run import resume_run as resume
+    from taskmix.training.run import run
 
 __all__ = [
     "ADO",
@@ -130,8 +131,8 @@ _PLACES = {
     "load": "taskmix.training.inference:load_run",
     "plan": "taskmix.studies.plan",
     "reproduce": "taskmix.studies.reproduce",
-    "resume": "taskmix.report.trained",
-    "run": "taskmix.report.trained",
+    "resume": "taskmix.training.run:resume_run",
+    "run": "taskmix.training.run",
     "tune": "taskmix.studies.learning",
     "write_report": "taskmix.report.page",
 }

@@ -1,6 +1,7 @@
 """Commands that plan, train and resume a run."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +16,8 @@ from taskmix.cli.base import (
     command,
     folder_name,
 )
-from taskmix.cli.terminal import out, print_report, print_tables, showing
+from taskmix.cli.terminal import out, print_report, print_sentence, print_tables, showing
+from taskmix.tables import duration
 from taskmix.training.launch import launched
 
 if TYPE_CHECKING:
@@ -158,7 +160,8 @@ def print_result(result: "Finished", folder: Path, quiet: bool) -> None:
     if launched().rank:
         return
     from taskmix.report.page import write_run_report
-    from taskmix.report.trained import result_table
+    from taskmix.report.run_body import run_table, run_verdict
+    from taskmix.report.run_data import read_run
     from taskmix.studies.comparison import unit_of
     from taskmix.studies.paired import LOSSES
     from taskmix.training.folder import config_of
@@ -170,6 +173,9 @@ def print_result(result: "Finished", folder: Path, quiet: bool) -> None:
         else:
             out.print(f"{100 * result.score:.2f}")
         return
-    print_tables([result_table(folder)])
+    run = read_run(folder)
+    title = f"{run.policy}, {duration(run.history.seconds)}"
+    print_tables([replace(run_table(run), title=title)])
+    print_sentence(run_verdict(run))
     out.print(f"Run folder: {folder}", soft_wrap=True)
     print_report(lambda: write_run_report(folder))
