@@ -100,6 +100,23 @@ def test_every_family_trains_on_them_and_goes_on_bit_for_bit(
     assert everything(tmp_path / "stopped") == everything(tmp_path / "alone")
 
 
+@pytest.mark.parametrize("loader", [False, True])
+def test_a_plan_counts_their_examples(loader: bool, caplog: pytest.LogCaptureFixture) -> None:
+    settings = {"budget": {"steps": 25, "batch": 8}, "policy": "random"}
+    made = taskmix.plan(settings, tasks=[task(name, loader) for name in ("near", "far")])
+    rows = [(p.task, p.rows, p.dev, p.cut, p.share, p.epochs) for p in made.tasks]
+    assert rows == [("near", 50, 30, 0, 0.5, 2.0), ("far", 50, 30, 0, 0.5, 2.0)]
+    assert made.cost is None
+    assert "random weights" not in caplog.text  # the model is the user's
+
+
+@pytest.mark.parametrize("size", [{"accumulate": 2}, {"tokens": 8}])
+def test_ready_batches_are_not_made_smaller(size: dict[str, int], tmp_path: Path) -> None:
+    [key] = size
+    with pytest.raises(UserError, match=f"budget.{key}: expected a data set .* batches for near"):
+        run(tmp_path / "run", {"policy": "random", "budget": {"steps": 2, **size}}, loader=True)
+
+
 def test_a_loader_that_shuffles_gives_the_same_order_again_and_another_each_epoch() -> None:
     batches = ReadyBatches(DataLoader(data(1, 20), batch_size=6, shuffle=True))
     one, other = (LoaderStream("a", batches, seed=1) for _ in range(2))
@@ -123,6 +140,40 @@ def test_a_finished_run_is_scored_and_predicts_with_the_model_given_again(tmp_pa
     assert np.shape(trained.predict("near", "dev")) == (30, 2)
     with pytest.raises(UserError, match="made in Python"):
         taskmix.load(tmp_path / "run", tasks=tasks)
+
+
+class OnPictures(nn.Module):
+    def __init__(self, classes: int = 10) -> None:
+        super().__init__()
+        self.left = nn.Sequential(nn.Flatten(), nn.Linear(144, classes))
+
+    def forward(self, batch: Batch) -> dict[str, torch.Tensor]:
+        return {part.task: self.left(batch.inputs["pixels"].float()) for part in batch}
+
+
+def test_a_model_of_ones_own_is_loaded_with_the_tasks_of_its_run_file(tmp_path: Path) -> None:
+    settings = {"tasks": ["digits/left"], "policy": "random", "budget": {"steps": 2}}
+    result = taskmix.run(settings, tmp_path / "run", model=OnPictures())
+    trained = taskmix.load(tmp_path / "run", model=OnPictures())
+    assert trained.evaluate()["digits/left"].score == result.tasks["digits/left"].score
+    assert set(trained.predict("digits/left", "test")) <= set("0123456789")
+
+
+def test_a_model_that_does_not_fit_the_weights_of_a_finished_run_is_one_sentence(
+    tmp_path: Path,
+) -> None:
+    settings = {"tasks": ["digits/left"], "policy": "random", "budget": {"steps": 2}}
+    taskmix.run(settings, tmp_path / "run", model=OnPictures())
+    weights = tmp_path / "run/model/model.safetensors"
+    expected = r"model\.safetensors: expected the weights of this model, found: "
+    with pytest.raises(UserError, match=f"{expected}size mismatch for left.1.bias"):
+        taskmix.load(tmp_path / "run", model=OnPictures(classes=3))
+    weights.write_bytes(weights.read_bytes()[:40])
+    with pytest.raises(UserError, match=expected):
+        taskmix.load(tmp_path / "run", model=OnPictures())
+    weights.unlink()
+    with pytest.raises(UserError, match=f"{expected}.*No such file"):
+        taskmix.load(tmp_path / "run", model=OnPictures())
 
 
 def test_another_model_than_the_runs_is_one_sentence(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import chain, islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,6 +141,7 @@ class Examples:
     collate: Callable[[list[Any]], Any] | None = None
     places: Indices | None = None
     pads: Mapping[str, int] = field(default_factory=dict)
+    cut: ClassVar[int] = 0
 
     def __len__(self) -> int:
         return len(self.data) if self.places is None else len(self.places)
@@ -175,10 +176,18 @@ class ReadyBatches:
     """Batches that a loader gives; their order is the loader's."""
 
     loader: BatchLoader
+    cut: ClassVar[int] = 0
 
     def __len__(self) -> int:
         data = getattr(self.loader, "dataset", None)
         return len(data if data is not None and hasattr(data, "__len__") else self.loader)
+
+    @property
+    def rows(self) -> int:
+        return len(self)
+
+    def lengths(self) -> Indices:
+        return np.ones(len(self), dtype=np.int64)
 
     def in_order(self, task: str, cut: Cut = NOT_CUT) -> Iterator[Batch]:
         start, batch = 0, None

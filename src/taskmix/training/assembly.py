@@ -19,7 +19,7 @@ from taskmix.models.build import build, encoder_revision
 from taskmix.models.encoders import Encoder, first_line
 from taskmix.models.tokenizers import Corpus, tokenizer_for
 from taskmix.tasks.batches import make_batch
-from taskmix.tasks.data import ReadyBatches
+from taskmix.tasks.data import PythonKind, ReadyBatches
 from taskmix.tasks.hub import hub_revision
 from taskmix.tasks.task import Task
 from taskmix.tasks.tokenizer import Tokenizer
@@ -62,6 +62,11 @@ class PreparedRun:
             for entry in self.prepared
         }
 
+    @property
+    def from_python(self) -> bool:
+        """Whether data were made in Python, for which the model is made there too."""
+        return any(isinstance(entry.task.kind, PythonKind) for entry in self.prepared)
+
     def new_model(self) -> nn.Module:
         spec, seed = self.config.model_spec, self.config.seed
         kinds = {entry.task.name: entry.task.kind for entry in self.prepared}
@@ -99,9 +104,10 @@ def prepare_run(
     prepared = prepare(tasks, tokenizer, config, cache, watchers)
     sizes = {entry.task.name: len(entry.train) for entry in prepared}
     config = _with(config, resolved.model_copy(update={"sizes": sizes}))
-    if model is None:
+    run = PreparedRun(config, prepared, tokenizer, encoder, _decider(config, prepared), cache)
+    if model is None and not run.from_python:
         _check_rate(config, texts)
-    return PreparedRun(config, prepared, tokenizer, encoder, _decider(config, prepared), cache)
+    return run
 
 
 def _check_rate(config: RunConfig, texts: bool) -> None:

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from taskmix.config import RunConfig, build_decider
 from taskmix.journal import UnwrittenJournal
 from taskmix.tables import duration
-from taskmix.tasks.data import PythonSource
 from taskmix.training.assembly import PreparedRun
 from taskmix.training.budget import DEFAULT_EVALUATIONS, counted, total
 from taskmix.training.driver import Driver
@@ -48,10 +47,8 @@ class RunCost:
 
 
 def can_estimate(run: PreparedRun) -> bool:
-    """Return whether the cost can be estimated: neither for a weighting nor a model from Python."""
-    sources = [entry.task.split("train") for entry in run.prepared]
-    from_python = any(isinstance(source, PythonSource) for source in sources)
-    return run.config.family.key != "weighting" and not from_python
+    """Return whether the cost can be estimated: not for a weighting or data from Python."""
+    return run.config.family.key != "weighting" and not run.from_python
 
 
 def is_cheap(config: RunConfig) -> bool:

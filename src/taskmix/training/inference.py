@@ -9,23 +9,33 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
-from taskmix.config import own_class
+from taskmix.config import NamedTask, RunConfig, is_own, own_class
 from taskmix.errors import UserError, unknown
 from taskmix.models import saving
 from taskmix.models.causal import CausalEncoder, write_on
 from taskmix.tasks.encoding import Encoded
 from taskmix.tasks.files import inputs
-from taskmix.tasks.kinds import Generate
+from taskmix.tasks.kinds import Generate, Kind
 from taskmix.tasks.rows import Source
 from taskmix.tasks.task import Task
 from taskmix.tasks.tokenizer import Tokenizer
+from taskmix.training.assembly import tokenizer_of
 from taskmix.training.evaluation import evaluate, predict
 from taskmix.training.folder import MODEL, Finished, Scores, config_of, finished
 from taskmix.training.loading import pick_device, wants_bfloat16
-from taskmix.training.prepare import Tasks, by_name, read_split, task_of
+from taskmix.training.prepare import (
+    PythonTasks,
+    Tasks,
+    by_name,
+    read_split,
+    read_texts,
+    resolve,
+    task_of,
+)
 
 BATCH = 64
 log = logging.getLogger(__name__)
@@ -232,25 +242,62 @@ def load_run(
     python_tasks = by_name(tasks)
     if data is not None:
         config = config.model_copy(update={"data": data})
-    device = pick_device(config.device)
+    device, find = pick_device(config.device), _finder(folder, config.code, trust_code)
     if config.python_model is None:
-        trained, tokenizer = saving.load(folder / MODEL, _finder(folder, config.code, trust_code))
-        for name in config.task_names:
-            if name not in trained.kinds:
-                names = ", ".join(trained.kinds)
-                raise UserError(f"{folder}: expected a model for the task {name}, found {names}")
-        tasks_of_run = {
-            entry.name: task_of(entry, config, python_tasks, trained.kinds[entry.name])
-            for entry in config.tasks
-        }
-        return TrainedRun(folder, trained.to(device), tokenizer, tasks_of_run)
+        return _with_saved_model(folder, config, python_tasks, device, find)
     if model is None:
         raise UserError(
             f"{folder}: this run's model was made in Python, {config.python_model}; pass one like "
             "it, as in taskmix.load(folder, model=..., tasks=...)"
         )
-    model.load_state_dict(load_file(folder / MODEL / saving.WEIGHTS))
-    return TrainedRun(folder, model.to(device), None, python_tasks)
+    return _with_python_model(folder, config, python_tasks, model, device, find)
+
+
+def _with_saved_model(
+    folder: Path,
+    config: RunConfig,
+    python_tasks: PythonTasks,
+    device: torch.device,
+    find: saving.Finder,
+) -> TrainedRun:
+    trained, tokenizer = saving.load(folder / MODEL, find)
+    for name in config.task_names:
+        if name not in trained.kinds:
+            names = ", ".join(trained.kinds)
+            raise UserError(f"{folder}: expected a model for the task {name}, found {names}")
+    tasks = {
+        entry.name: task_of(entry, config, python_tasks, trained.kinds[entry.name])
+        for entry in config.tasks
+    }
+    return TrainedRun(folder, trained.to(device), tokenizer, tasks)
+
+
+def _with_python_model(
+    folder: Path,
+    config: RunConfig,
+    python_tasks: PythonTasks,
+    model: nn.Module,
+    device: torch.device,
+    find: saving.Finder,
+) -> TrainedRun:
+    """Load a model made in Python; its folder has no kinds, so tasks are fitted again."""
+    for entry in config.tasks:
+        if not isinstance(entry, NamedTask) and is_own(entry.kind):
+            find(entry.kind, Kind)  # raises unless its code may be imported
+    tasks = resolve(config, python_tasks)
+    tokenizer = tokenizer_of(tasks, config) if read_texts(tasks) else None
+    fitted = {
+        task.name: replace(task, kind=task.kind.fit(read_split(task, "train", tokenizer).items))
+        for task in tasks
+    }
+    path = folder / MODEL / saving.WEIGHTS
+    try:
+        model.load_state_dict(load_file(path))
+    except (OSError, SafetensorError, RuntimeError) as error:
+        # torch's last line is about the first tensor that does not fit.
+        why = str(error).splitlines()[-1].strip()
+        raise UserError(f"{path}: expected the weights of this model, found: {why}") from None
+    return TrainedRun(folder, model.to(device), tokenizer, fitted)
 
 
 def _finder(folder: Path, code: str | None, trusted: bool) -> saving.Finder:

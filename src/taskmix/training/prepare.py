@@ -154,9 +154,21 @@ def prepare(
             fitted = replace(task, kind=task.kind.fit(train.items))
         except UserError as error:
             raise UserError(f"{train.source.where}: {error}") from None
+        _check_batch_size(task, train, config)
         _warn_of_small_batches(task, train, config)
         prepared.append(Prepared(fitted, train.items, dev.at_most(config.evaluate.examples)))
     return prepared
+
+
+def _check_batch_size(task: Task, train: Split, config: RunConfig) -> None:
+    """Raise if a loader's batches, which are ready, are to be cut or to have another size."""
+    sizes = {"tokens": config.budget.tokens is not None, "accumulate": config.budget.accumulate > 1}
+    for key, is_set in sizes.items():
+        if is_set and isinstance(train.items, ReadyBatches):
+            raise UserError(
+                f"budget.{key}: expected a data set to make batches of, found a loader of ready "
+                f"batches for {task.name}"
+            )
 
 
 def _warn_of_small_batches(task: Task, train: Split, config: RunConfig) -> None:
