@@ -1,16 +1,19 @@
 """A comparison: who is run with which seed, where, and what the table says of it."""
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
-from taskmix.config import Objective, RunConfig, build_decider, label
+from taskmix.config import Objective, RunConfig, build_decider, dump, label
 from taskmix.errors import UserError
+from taskmix.files import write_whole
 from taskmix.run_info import RunInfo
 from taskmix.studies.compare import compare
 from taskmix.studies.comparison import Comparison
 from taskmix.studies.contestants import MAX_NAME
+from taskmix.studies.looks import read_looks
 from taskmix.training.folder import Finished, Scores
 
 
@@ -168,6 +171,21 @@ def test_a_comparison_grows_by_seeds_and_contestants_under_the_settings_of_its_f
     ):
         compare(RUN | {"budget": {"steps": 7}}, ["exp3s"], [3], tmp_path)
     assert len(called) == ran
+
+
+def test_a_look_counts_the_seeds_that_the_baseline_has_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(config: RunConfig, folder: Path, **_: object) -> Finished:
+        result = scored(0.5 + 0.01 * config.seed, 0.5)
+        write_whole(folder / "run.yaml", dump(config))
+        write_whole(folder / "scores.json", json.dumps(asdict(result)))
+        return result
+
+    monkeypatch.setattr("taskmix.training.run.run", run)
+    compare(RUN, ["random"], [1, 2, 3], tmp_path)
+    compare(RUN, ["task_size"], [1, 2, 3, 4, 5], tmp_path, baseline="random")
+    assert read_looks(tmp_path)["task_size"] == [3]
 
 
 def test_an_output_folder_that_is_a_file_is_one_sentence(tmp_path: Path) -> None:

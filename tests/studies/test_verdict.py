@@ -101,6 +101,25 @@ def test_of_several_contestants_that_noise_explains_the_best_one_is_described() 
     assert verdict(close, "a").sentence.startswith("a, b and c are practically the same")
 
 
+def test_a_contestant_with_too_few_seeds_is_not_the_one_that_was_tested() -> None:
+    found = {
+        "few": Difference(0.05, 2),
+        "b": Difference(0.001, 5, -0.02, 0.02, 1.0, deviation=0.01),
+        "alike": Difference(0.06, 5),
+    }
+    made = verdict(found, "a")
+    assert (made.kind, made.contestant) == ("open", "b")
+    assert made.sentence.startswith(
+        "No difference to a beyond noise: the 95% interval for the best"
+    )
+    assert made.sentence.endswith(" Not tested: few, alike.")
+    found["b"] = Difference(0.012, 5, 0.003, 0.021, 0.02)
+    assert verdict(found, "a").sentence == (
+        "b is 1.2 points above a (95% interval +0.3 to +2.1, 5 seeds, p 0.020). Not tested: few, "
+        "alike."
+    )
+
+
 def test_one_more_seed_is_one() -> None:
     close = Difference(0.004, 4, -0.001, 0.009, 0.2, deviation=0.002)
     assert verdict({"b": close}, "a").sentence.endswith("run 1 more seed.")

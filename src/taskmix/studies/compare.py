@@ -194,8 +194,10 @@ def _gathered(results: Sequence[Result], baseline: str, shared: RunConfig, out: 
             f"compare: expected a run that does not diverge, found {len(results)} that do; look at"
             " the data or lower optimizer.lr"
         )
-    looks = record_look(out, {name: len(by_name) for name, by_name in seeds.items()})
     against = baseline if baseline in runs else next(iter(runs))
+    # The test is paired: it looks at the seeds that the baseline has, too.
+    paired = {name: len({*of_name} & {*seeds[against]}) for name, of_name in seeds.items()}
+    looks = record_look(out, paired)
     return Comparison(runs, folders, against, shared.objective, seeds, looks, diverged, seconds)
 
 

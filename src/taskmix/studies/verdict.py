@@ -63,20 +63,24 @@ def verdict(
     """
     if not differences:
         return Verdict(f"There is no other contestant to compare {baseline} with.", "untested")
-    best = max(differences, key=lambda name: differences[name].mean)
-    if all(each.p is None for each in differences.values()):
+    tested = {name: each for name, each in differences.items() if each.p is not None}
+    best = max(tested or differences, key=lambda name: differences[name].mean)
+    if not tested:
         return Verdict(_untested(best, baseline, differences[best], unit), "untested", best)
-    told = {name: each for name, each in differences.items() if each.significant}
-    if told:
-        first = max(told, key=lambda name: told[name].mean)
-        sentence = _told(first, baseline, told[first], unit, _cost_words(first, baseline, cost))
-        others = [f"{name} ({unit.difference(told[name].mean)})" for name in told if name != first]
-        if others:
+    untested = [name for name in differences if name not in tested]
+    note = f" Not tested: {', '.join(untested)}." if untested else ""
+    significant = {name: each for name, each in tested.items() if each.significant}
+    if significant:
+        first = max(significant, key=lambda name: significant[name].mean)
+        found = significant.pop(first)
+        sentence = _beyond_noise(first, baseline, found, unit, _cost_words(first, baseline, cost))
+        if significant:
+            others = (f"{n} ({unit.difference(each.mean)})" for n, each in significant.items())
             sentence += f" Also different from {baseline}: {', '.join(others)}."
-        return Verdict(sentence, "better" if told[first].mean > 0 else "worse", first)
+        return Verdict(sentence + note, "better" if found.mean > 0 else "worse", first)
     if all(_within_half(each) for each in differences.values()):
         return Verdict(_same(differences, baseline, unit), "same", best)
-    return Verdict(_open(best, baseline, differences, unit), "open", best)
+    return Verdict(_open(best, baseline, differences, unit) + note, "open", best)
 
 
 def _within_half(difference: Difference) -> bool:
@@ -84,7 +88,7 @@ def _within_half(difference: Difference) -> bool:
     return low is not None and high is not None and max(-low, high) <= RELEVANT / 2
 
 
-def _told(name: str, baseline: str, difference: Difference, unit: Unit, cost: str) -> str:
+def _beyond_noise(name: str, baseline: str, difference: Difference, unit: Unit, cost: str) -> str:
     half = f": more than noise, but within {_amount(RELEVANT / 2, unit)}"
     return (
         f"{name} is {_amount(abs(difference.mean), unit)} {_side(difference, unit)} {baseline} "
@@ -105,11 +109,8 @@ def _same(differences: Mapping[str, Difference], baseline: str, unit: Unit) -> s
 
 def _open(name: str, baseline: str, differences: Mapping[str, Difference], unit: Unit) -> str:
     best = differences[name]
-    if best.low is None or best.high is None:
-        return (
-            f"No difference to {baseline} beyond noise; {name} has the same difference of "
-            f"{_amount(best.mean, unit)} with each of its {best.seeds} seeds."
-        )
+    assert best.low is not None  # it is tested
+    assert best.high is not None
     of = "" if len(differences) == 1 else f" for the best contestant, {name},"
     more = more_seeds(best, len(differences))
     run = f"more than {MAX_MORE_SEEDS} more seeds are needed"
