@@ -117,6 +117,13 @@ class Once(Memory):
         raise AssertionError("the rows were read again")
 
 
+def test_a_kind_that_was_typed_into_an_interpreter_is_one_sentence(tokenizer: Tokenizer) -> None:
+    typed: dict[str, type[Classify]] = {"Classify": Classify}
+    exec("class Typed(Classify):\n    __module__ = '__main__'", typed)
+    with pytest.raises(UserError, match="kind __main__:Typed: expected a class in a file"):
+        encode(typed["Typed"](("a", "b")), Memory(()), tokenizer)
+
+
 def test_the_second_time_the_rows_are_not_read(tokenizer: Tokenizer, tmp_path: Path) -> None:
     rows = texts(20)
     first = encode(CLASSIFY, Memory(rows), tokenizer, tmp_path)

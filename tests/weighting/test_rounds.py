@@ -263,6 +263,8 @@ def test_a_round_is_written_down(driver_of, tmp_path: Path):
             ", weights: expected a finite number",
         ),
         (lambda worker: worker.together((1.0,)), ", weights: expected a finite number"),
+        (lambda worker: worker.together((0.0, 0.0)), ", weights: expected none below 0 and one"),
+        (lambda worker: worker.together((1.0, -0.5)), ", weights: expected none below 0 and one"),
         (lambda worker: worker.separate(("x", "y")), ", scales: expected a finite number"),
         (lambda worker: worker.mix((1.0, float("inf"))), ", coefficients: expected a finite"),
         (lambda worker: None, ": expected round() to return a Report, found None"),

@@ -146,7 +146,12 @@ class WeightingDriver(Driver):
         self._deltas.restore()
         optimizer = self._optimizer("joint", fresh)
         named = self._named(weights, "weights")
-        trained = {task: weight for task, weight in named.items() if weight > 0}
+        if min(named.values()) < 0 or not any(named.values()):
+            raise UserError(
+                f"weighting {self.decider.name}, weights: expected none below 0 and one above 0, "
+                f"found {list(named.values())}"
+            )
+        trained = {task: weight for task, weight in named.items() if weight}
         means = self._train(trained, fraction, optimizer)
         self._candidate = optimizer_tensors(optimizer, self.engine.model)
         dev = self.engine.score(self._target, self.tuning)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from taskmix.errors import UserError
 from taskmix.files import cache_folder, cached
 from taskmix.tasks.metrics import Metric
 from taskmix.tasks.rows import Row, Source
@@ -189,4 +190,11 @@ class Kind(ABC):
         """Return a hash of the code of a user's kind, on which encoded splits depend."""
         if cls.is_ours():
             return ""
-        return blake2b(inspect.getsource(cls).encode(), digest_size=8).hexdigest()
+        try:
+            code = inspect.getsource(cls)
+        except OSError:
+            raise UserError(
+                f"kind {cls.path()}: expected a class in a file, because its code is part of the "
+                "cache's key, found none; write it to a module"
+            ) from None
+        return blake2b(code.encode(), digest_size=8).hexdigest()
