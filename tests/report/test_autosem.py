@@ -1,5 +1,6 @@
 """The figures and the page of an AutoSeM study."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from taskmix.report import figures
 from taskmix.report.autosem import write_autosem_report
 from taskmix.search import RatioSpace
 from taskmix.studies.autosem import AutosemResult, FinalRun, Search, SelectedTasks, StageCost, Tried
+from taskmix.studies.paired import LOSSES
 
 UTILITIES = [
     Utility("p<b>", 0.8, 0.6, 0.95, 40, 8.0, 2.0),
@@ -64,6 +66,21 @@ def test_the_map_of_one_auxiliary_is_a_curve_through_what_was_tried() -> None:
     mean = next(trace for trace in figure.data if trace.name == "expected")
     at = np.interp(search.space.shares(search.tried[2].ratio)[0], mean.x, mean.y)
     assert at == pytest.approx(100 * search.tried[2].value, abs=1.5)
+
+
+def test_where_the_objective_is_a_loss_the_figures_show_losses() -> None:
+    """A trial of value -0.75 has the loss 0.75, and the best one is the lowest."""
+    by_score = found(("x",), 8)
+    search = replace(by_score, tried=[replace(t, value=t.value - 2) for t in by_score.tried])
+    figure = figures.search_history(search, LOSSES)
+    assert figure.layout.yaxis.title.text == "objective, loss"
+    finished, _, best = figure.data
+    assert list(finished.y) == pytest.approx([-trial.value for trial in search.tried[:-1]])
+    assert list(best.y) == pytest.approx([min(finished.y[: k + 1]) for k in range(7)])
+    [curve] = figures.ratio_map(search, LOSSES).values()
+    mean = next(trace for trace in curve.data if trace.name == "expected")
+    at = np.interp(search.space.shares(search.tried[2].ratio)[0], mean.x, mean.y)
+    assert at == pytest.approx(-search.tried[2].value, abs=0.02)
 
 
 @pytest.mark.parametrize("auxiliaries", [("x", "y"), ("x", "y", "z")])

@@ -10,6 +10,7 @@ from taskmix.report.document import Plot, document, folded, legend, table, tiles
 from taskmix.report.figures.autosem import MIN_TRIALS, RATIO_MAP, SEARCH_HISTORY, UTILITIES
 from taskmix.report.style import looks, plotly
 from taskmix.studies.autosem import AutosemResult
+from taskmix.training.folder import REPORT
 
 
 def write_autosem_report(result: AutosemResult, folder: Path) -> Path:
@@ -18,7 +19,7 @@ def write_autosem_report(result: AutosemResult, folder: Path) -> Path:
     tasks = ", ".join(result.search.space.tasks)
     title, lead = f"AutoSeM for {result.primary}", f"mixing {tasks}"
     page = document(title, lead, result.verdict(), _body(result))
-    return write_page(folder / "report.html", page)
+    return write_page(folder / REPORT, page)
 
 
 def _body(result: AutosemResult) -> list[str | Plot]:
@@ -48,7 +49,7 @@ def _plots(result: AutosemResult) -> list[Plot]:
     made = []
     if measured := _measured(result):
         made.append(Plot(UTILITIES, figures.utilities(measured)))
-    made.append(Plot(SEARCH_HISTORY, figures.search_history(search)))
+    made.append(Plot(SEARCH_HISTORY, figures.search_history(search, result.unit)))
     if len(search.tried) >= MIN_TRIALS:
-        made.append(Plot(RATIO_MAP, panels=figures.ratio_map(search)))
+        made.append(Plot(RATIO_MAP, panels=figures.ratio_map(search, result.unit)))
     return made

@@ -24,6 +24,7 @@ from taskmix.report.style import (
 from taskmix.report.timeline import Floats
 from taskmix.search.process import Process, standardised
 from taskmix.studies.autosem import Search, Tried
+from taskmix.studies.paired import LOSSES, SCORES, Unit
 
 UTILITIES = Caption(
     "Utilities",
@@ -32,8 +33,8 @@ UTILITIES = Caption(
 )
 SEARCH_HISTORY = Caption(
     "Search",
-    "Each point is a training with one mixing ratio. Ratios above the dashed line were better than "
-    "the primary task alone, with one seed.",
+    "Each point is a training with one mixing ratio. Ratios above the dashed line, or below it if "
+    "the objective is a loss, were better than the primary task alone, with one seed.",
 )
 RATIO_MAP = Caption(
     "Map of ratios",
@@ -97,46 +98,52 @@ def _interval(go: Any, name: str, look: Look, utility: Utility) -> Any:
     )
 
 
-def search_history(search: Search) -> Any:
+def search_history(search: Search, unit: Unit = SCORES) -> Any:
     """Return the value of each trial, the best so far, and what the primary reaches alone."""
     go, _ = plotly()
     figure = panels()
     completed = [trial for trial in search.tried if not trial.pruned]
     pruned = [trial for trial in search.tried if trial.pruned]
-    figure.add_trace(_trial_points(go, completed, "finished", "circle", PALETTE[0]))
+    figure.add_trace(_trial_points(go, completed, "finished", "circle", PALETTE[0], unit))
     if pruned:
-        figure.add_trace(_trial_points(go, pruned, "pruned, its last value", "x", NEUTRAL))
-    so_far = np.maximum.accumulate([100 * trial.value for trial in completed])
+        figure.add_trace(_trial_points(go, pruned, "pruned, its last value", "x", NEUTRAL, unit))
+    so_far = unit.factor * np.maximum.accumulate([trial.value for trial in completed])
     line = {"color": PALETTE[1], "width": 2.5, "shape": "hv"}
     trials = [trial.number for trial in completed]
     figure.add_trace(go.Scatter(x=trials, y=so_far, name="best so far", mode="lines", line=line))
     if search.alone is not None:
         figure.add_hline(
-            100 * search.alone.value,
+            unit.factor * search.alone.value,
             line={"color": NEUTRAL, "dash": "dash", "width": 1.5},
             annotation_text="primary alone",
         )
     figure.update_xaxes(title_text="trial", dtick=max(1, len(search.tried) // 10))
-    figure.update_yaxes(title_text="objective, of 100", hoverformat=".1f")
+    figure.update_yaxes(title_text=_axis_title(unit), hoverformat=f".{unit.digits}f")
     figure.update_layout(height=420, hovermode="closest")
     return figure
 
 
-def _trial_points(go: Any, trials: list[Tried], name: str, symbol: str, colour: str) -> Any:
+def _axis_title(unit: Unit) -> str:
+    return "objective, loss" if unit is LOSSES else "objective, of 100"
+
+
+def _trial_points(
+    go: Any, trials: list[Tried], name: str, symbol: str, colour: str, unit: Unit
+) -> Any:
     return go.Scatter(
         x=[trial.number for trial in trials],
-        y=[100 * trial.value for trial in trials],
+        y=[unit.factor * trial.value for trial in trials],
         name=name,
         mode="markers",
         marker={"color": colour, "symbol": symbol, "size": 9},
-        text=[trial.ratio_text for trial in trials],
-        hovertemplate="trial %{x}, %{text}: %{y:.1f}<extra></extra>",
+        text=[f"{trial.ratio_text}: {unit.level(trial.value)}" for trial in trials],
+        hovertemplate="trial %{x}, %{text}<extra></extra>",
     )
 
 
 @dataclass(frozen=True)
 class Map:
-    """The Gaussian process over the shares of the mini-batches; objectives are of 100."""
+    """The Gaussian process over the shares of the mini-batches; objectives as they are shown."""
 
     mean: Callable[[Floats], Floats]  # of shares of shape (points, auxiliaries)
     spread: Callable[[Floats], Floats]
@@ -144,36 +151,36 @@ class Map:
     best: Floats  # the shares of the best trial
 
 
-def ratio_map(search: Search) -> dict[str, Any]:
+def ratio_map(search: Search, unit: Unit = SCORES) -> dict[str, Any]:
     """The expected objective over the auxiliaries' shares of the mini-batches, and its spread.
 
     One auxiliary gives a curve with a band of two standard deviations; two give a map of the mean
     and one of the spread; of more, the two with the largest shares in the best ratio, the others as
     they are there.
     """
-    fitted = _fitted(search)
+    fitted = _fitted(search, unit)
     if fitted.shares.shape[1] == 1:
-        return {"expected": _ratio_curve(search, fitted)}
-    return _ratio_maps(search, fitted)
+        return {"expected": _ratio_curve(search, fitted, unit)}
+    return _ratio_maps(search, fitted, unit)
 
 
-def _fitted(search: Search) -> Map:
+def _fitted(search: Search, unit: Unit) -> Map:
     values = np.array([trial.value for trial in search.tried])
     finished = np.array([trial.value for trial in search.tried if not trial.pruned])
     # As in the search: a curve that was cut off says that its ratio is bad, and no more.
-    values = 100 * np.clip(values, finished.min(), finished.max())
+    values = np.clip(values, finished.min(), finished.max())
     shares = np.array([search.space.shares(trial.ratio) for trial in search.tried])
     process = Process(shares, standardised(values), np.empty((0, shares.shape[1])))
-    centre, scale = values.mean(), values.std()
+    centre, scale = unit.factor * values.mean(), unit.factor * values.std()
     return Map(
         lambda at: centre + scale * process.mean(at),
-        lambda at: scale * process.deviation(at),
+        lambda at: abs(scale) * process.deviation(at),
         shares,
         np.array(search.space.shares(search.best.ratio)),
     )
 
 
-def _ratio_curve(search: Search, fitted: Map) -> Any:
+def _ratio_curve(search: Search, fitted: Map, unit: Unit) -> Any:
     go, _ = plotly()
     figure = panels()
     at = np.linspace(0, 1, 4 * MAP_POINTS)[:, None]
@@ -184,15 +191,15 @@ def _ratio_curve(search: Search, fitted: Map) -> Any:
     figure.add_trace(go.Scatter(x=at[:, 0], y=mean + 2 * spread, **band, **edge))
     line = {"color": PALETTE[0], "width": 2.5}
     figure.add_trace(go.Scatter(x=at[:, 0], y=mean, name="expected", mode="lines", line=line))
-    figure.add_trace(_share_points(go, search, fitted.shares[:, 0], None))
+    figure.add_trace(_share_points(go, search, unit, fitted.shares[:, 0]))
     share = f"share of {safe(search.space.auxiliaries[0])}"
     figure.update_xaxes(title_text=share, range=[0, 1])
-    figure.update_yaxes(title_text="objective, of 100", hoverformat=".1f")
+    figure.update_yaxes(title_text=_axis_title(unit), hoverformat=f".{unit.digits}f")
     figure.update_layout(height=420, hovermode="closest")
     return figure
 
 
-def _ratio_maps(search: Search, fitted: Map) -> dict[str, Any]:
+def _ratio_maps(search: Search, fitted: Map, unit: Unit) -> dict[str, Any]:
     go, _ = plotly()
     first, second = sorted(np.argsort(-fitted.best, kind="stable")[:2].tolist())
     axis = np.linspace(0, 1, MAP_POINTS)
@@ -213,7 +220,7 @@ def _ratio_maps(search: Search, fitted: Map) -> dict[str, Any]:
             name=name,
         )
         shares = fitted.shares[:, [first, second]]
-        figure.add_traces([heat, _share_points(go, search, shares[:, 0], shares[:, 1])])
+        figure.add_traces([heat, _share_points(go, search, unit, shares[:, 0], shares[:, 1])])
         figure.update_xaxes(title_text=f"share of {names[0]}", range=[0, 1])
         figure.update_yaxes(title_text=f"share of {names[1]}", range=[0, 1])
         figure.update_layout(height=400, hovermode="closest", showlegend=False)
@@ -221,8 +228,8 @@ def _ratio_maps(search: Search, fitted: Map) -> dict[str, Any]:
     return maps
 
 
-def _share_points(go: Any, search: Search, x: Floats, y: Floats | None) -> Any:
-    values = [100 * trial.value for trial in search.tried]
+def _share_points(go: Any, search: Search, unit: Unit, x: Floats, y: Floats | None = None) -> Any:
+    values = [unit.factor * trial.value for trial in search.tried]
     best = search.best
     return go.Scatter(
         x=x,
@@ -235,6 +242,6 @@ def _share_points(go: Any, search: Search, x: Floats, y: Floats | None) -> Any:
             "line": {"color": "black", "width": 1},
             "size": 9,
         },
-        text=[f"{trial.ratio_text}: {100 * trial.value:.1f}" for trial in search.tried],
+        text=[f"{trial.ratio_text}: {unit.level(trial.value)}" for trial in search.tried],
         hovertemplate="%{text}<extra></extra>",
     )
