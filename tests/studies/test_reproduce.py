@@ -10,6 +10,7 @@ import torch
 
 from taskmix.errors import UserError
 from taskmix.studies.autosem import AutosemSettings
+from taskmix.studies.comparison import Comparison
 from taskmix.studies.contestants import contestant_config
 from taskmix.studies.reproduce import (
     LEFT_OUT,
@@ -27,6 +28,7 @@ from taskmix.studies.reproduce import (
 from taskmix.studies.reproduce.cost import cost_of, multiplications
 from taskmix.studies.reproduce.recipe import Adaptation
 from taskmix.tasks.parts import rows_of
+from taskmix.training.folder import Finished, Scores
 from taskmix.training.prepare import resolve
 from tests.conftest import Taskmix
 
@@ -134,6 +136,18 @@ def test_a_recipe_with_a_learned_contestant_trains(tmp_path: Path) -> None:
     learned = [result.values[f"counterfactual: glue/{task}"][1] for task in ("rte", "mrpc")]
     assert sum(learned) == pytest.approx(1)
     assert all(sorted(by_seed) == [1, 2] for by_seed in result.values.values())
+
+
+def test_a_contestant_that_always_diverges_leaves_its_rules_untested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = {"glue/rte": Scores(0.7, {"accuracy": 0.7}, 0.5, 10)}
+    runs = [Finished(1, 0.7, scores, 1, 1) for _ in range(3)]
+    names = ("task_size", "exp3s")  # not random, from whose runs the counterfactual one is learned
+    left = Comparison(dict.fromkeys(names, runs), {}, seeds=dict.fromkeys(names, (1, 2, 3)))
+    monkeypatch.setattr("taskmix.studies.reproduce.experiments.compare", lambda *_, **__: left)
+    result = reproduce("counterfactual/table1", out=tmp_path)
+    assert result.verdict() == "not comparable: too few seeds for a test"
 
 
 @pytest.mark.skipif("TASKMIX_DATA" not in os.environ, reason="needs the official data sets")

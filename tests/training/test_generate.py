@@ -25,6 +25,7 @@ from taskmix.models.causal import CausalEncoder, write_on
 from taskmix.models.encoders import quiet
 from taskmix.models.spec import ModelSpec
 from taskmix.models.tokenizers import save_tokenizer
+from taskmix.studies.analyse import analyse
 from taskmix.studies.improve import read_policy
 from taskmix.studies.plan import plan
 from taskmix.tasks.batches import make_batch
@@ -98,6 +99,10 @@ def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = config(data, budget={"steps": 150, "batch": 12}, evaluate={"every": 150})
     run(made.model_copy(update={"model": ModelSpec(**SMALL, dropout=0.0)}), folder)
     return folder
+
+
+def test_tasks_that_generate_have_no_head_of_their_own_to_analyse(trained: Path) -> None:
+    assert analyse(trained).heads == {"asked": 0, "texts": 0}
 
 
 def batch_of(folder: Path, task: str) -> Any:

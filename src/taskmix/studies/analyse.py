@@ -40,7 +40,7 @@ class Analysis(Tabled):
         after: the same of its outputs.
         parameters: the number in the encoder and in its conditional modules; None for a plain
             model.
-        heads: by task, the number of parameters of its head.
+        heads: by task, the number of parameters of its head; 0 for a task that generates.
     """
 
     scores: Mapping[str, float]
@@ -175,9 +175,10 @@ def analyse(
     model = trained.model
     if not isinstance(model, MultiTaskModel):
         raise UserError(f"{folder}: expected a model of taskmix's own, found one made in Python")
-    heads = {
-        task: sum(p.numel() for p in model.heads[key(task)].parameters()) for task in trained.tasks
+    numbers = {
+        name: sum(p.numel() for p in head.parameters()) for name, head in model.heads.items()
     }
+    heads = {task: numbers.get(key(task), 0) for task in trained.tasks}
     before = after = parameters = None
     if isinstance(model.encoder, ConditionedTextEncoder):
         before, after = alignment_similarities(trained, model.encoder, examples, cache)

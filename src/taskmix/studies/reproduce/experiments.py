@@ -81,12 +81,12 @@ class Experiment:
                 self._measure(comparison, panel, _SEEDS_APART * number)
 
     def _measure(self, comparison: "Comparison", panel: str, offset: int) -> None:
-        """Add the measures of all runs of a comparison."""
+        """Add the measures of all runs of a comparison; a contestant may diverge in all of them."""
         for measure, named in self.recipe.measures.items():
             for name in named or self.recipe.contestants:
-                folders = comparison.folders.get(name) or [Path()] * len(comparison.runs[name])
-                runs = zip(comparison.seeds[name], comparison.runs[name], folders, strict=True)
-                for seed, run, folder in runs:
+                runs, seeds = comparison.runs.get(name, ()), comparison.seeds.get(name, ())
+                folders = comparison.folders.get(name) or [Path()] * len(runs)
+                for seed, run, folder in zip(seeds, runs, folders, strict=True):
                     for part, value in MEASURES[measure](run, folder).items():
                         self._add(series_name(name, panel, part), offset + seed, value)
 
@@ -96,7 +96,8 @@ class Experiment:
         comparison = self._run(config, plain, self.seeds, folder)
         for spec in specs.values():
             if _is_learned(spec):
-                for seed in self.seeds:
+                finished = comparison.seeds.get(spec["learned_from"], ())
+                for seed in (seed for seed in self.seeds if seed in finished):
                     learned = _learned(spec, comparison, seed)
                     comparison = self._run(config, [learned], [seed], folder)
         return comparison
