@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pytest
 
 from taskmix.config import RunConfig, load
-from taskmix.errors import UserError
+from taskmix.errors import RunInterruptedError, UserError
 from taskmix.journal import Diagnostics, Evaluation, Shares, read
 from taskmix.training import tracking
 from taskmix.training.change import extend
@@ -209,6 +209,48 @@ def test_a_tracked_run_is_continued_if_its_first_process_ends_before_anything_is
             tracking.Tracking(config(name), tmp_path).send()
     first, second = Unsent.started
     assert second[key] == (first[key] if name == "trackio" else "run-1")
+
+
+class Failing:
+    """A tracker whose server is down for a while."""
+
+    name = "wandb"
+    down = True
+    steps: ClassVar[list[int]] = []
+
+    def __init__(self, **options: Any) -> None:
+        """Take any options."""
+
+    def start(self) -> None:
+        """Start nothing."""
+
+    def log(self, values: Any, step: int) -> None:
+        if self.down and step == 20:
+            raise ConnectionError("no route\nto host")
+        self.steps.append(step)
+
+    def finish(self) -> None:
+        if self.down:
+            raise ConnectionError("no route to host")
+
+
+def test_a_server_that_is_down_is_one_sentence_and_resume_sends_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from accelerate.tracking import LOGGER_TYPE_TO_CLASS
+
+    monkeypatch.setattr(Failing, "steps", [])
+    monkeypatch.setattr(tracking, "check_trackers", lambda config: None)
+    monkeypatch.setattr("taskmix.training.assembly.check_trackers", lambda config: None)
+    monkeypatch.setitem(LOGGER_TYPE_TO_CLASS, "wandb", Failing)
+    with pytest.raises(RunInterruptedError, match=r"track: step 20 was not sent \(no route"):
+        run(config("wandb"), tmp_path)
+    assert "track: wandb: no route to host" in caplog.text
+    assert (tmp_path / "scores.json").exists()  # the last step is sent when the run is finished
+    monkeypatch.setattr(Failing, "down", False)
+    for _ in range(2):
+        resume_run(tmp_path)
+    assert Failing.steps == list(range(1, 21))
 
 
 def test_values_of_records() -> None:

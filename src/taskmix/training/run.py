@@ -132,9 +132,10 @@ def resume_run(
         watching = Watchers(watchers if ranks.writes else ())
         with _locked(folder, ranks):
             ranks.agreed(lambda: complete_change(folder))
-            if ranks.agreed((folder / SCORES).exists):
-                return finished(folder)
             config = config_of(folder)
+            if ranks.agreed((folder / SCORES).exists):
+                with tracked(config, folder, watching, ranks):  # which may lack the last steps
+                    return finished(folder)
             parts = ranks.in_turn(lambda: assemble(config, by_name(tasks), model, cache, watching))
             ranks.agreed(lambda: sweep(folder, folder / CHECKPOINTS))
             snapshot = ranks.together(lambda: checkpoints.load_newest(folder / CHECKPOINTS))

@@ -1,6 +1,7 @@
 """Trackers such as TensorBoard and W&B, fed from the journal of a run."""
 
 import json
+import logging
 import math
 import sys
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from taskmix.config import RunConfig
-from taskmix.errors import UserError
+from taskmix.errors import RunInterruptedError, UserError
 from taskmix.files import read_json, write_whole
 from taskmix.journal import Diagnostics, Evaluation, Extended, Opening, Shares, Step, Tail
 from taskmix.records import Record, UnitRecord
@@ -22,6 +23,7 @@ from taskmix.training.watching import Watcher, Watchers
 
 TRACKING = "tracking.json"
 SECONDS = 1.0  # between two looks at the journal
+log = logging.getLogger(__name__)
 
 
 class Tracking(Watcher):
@@ -53,16 +55,18 @@ class Tracking(Watcher):
     def send(self, *, last: bool = False) -> None:
         """Send the steps that trackers do not have yet; the last one only if it is complete."""
         self._state = self._state or self._saved()
-        for record in self._tail.records():
-            step = int(getattr(record, "step", self._step))
-            if step > self._step:
+        try:
+            for record in self._tail.records():
+                step = int(getattr(record, "step", self._step))
+                if step > self._step:
+                    self._send_step()
+                    self._step = step
+                self._note(record)
+                self._position += 1
+            if last:
                 self._send_step()
-                self._step = step
-            self._note(record)
-            self._position += 1
-        if last:
-            self._send_step()
-        self._save()
+        finally:
+            self._save()
 
     def _note(self, record: Record) -> None:
         if isinstance(record, Opening):
@@ -79,8 +83,15 @@ class Tracking(Watcher):
         if self._values:
             if not self._trackers:
                 self._start_all()
-            for tracker in self._trackers:
-                tracker.log(self._values, step=self._step)
+            try:
+                for tracker in self._trackers:
+                    tracker.log(self._values, step=self._step)
+            except Exception as error:  # of another library, such as for a server that is down
+                why = " ".join(str(error).split()) or type(error).__name__
+                raise RunInterruptedError(
+                    f"track: step {self._step} was not sent ({why}); "
+                    f"`taskmix resume {self.folder}` sends it"
+                ) from error
             self._values = {}
         self._state["records"] = max(self._state["records"], self._position)
 
@@ -96,7 +107,10 @@ class Tracking(Watcher):
     def close(self) -> None:
         with redirect_stdout(sys.stderr):  # results alone are printed to stdout
             for tracker in self._trackers:
-                tracker.finish()
+                try:
+                    tracker.finish()
+                except Exception as error:  # the run itself does not depend on it
+                    log.warning("track: %s: %s", tracker.name, " ".join(str(error).split()))
 
     def _saved(self) -> dict[str, Any]:
         path = self.folder / TRACKING
