@@ -13,7 +13,9 @@ from taskmix.errors import UserError
 from taskmix.journal import Extended, Opening, read_latest
 from taskmix.tasks.parts import rows_of
 from taskmix.tasks.task import Task
+from taskmix.training.change import change_tasks
 from taskmix.training.folder import JOURNAL, config_of
+from taskmix.training.watching import Watcher
 
 Toy = Callable[..., RunConfig]
 
@@ -46,6 +48,22 @@ def test_a_run_of_epochs_is_extended_in_steps(
     assert resume(tmp_path, tasks=toys, steps=steps + 2).step == steps + 2
     assert config_of(tmp_path).budget.epochs is None
     assert any(isinstance(record, Extended) for record in read_latest(tmp_path / JOURNAL))
+
+
+def test_a_run_of_epochs_keeps_its_steps_with_other_tasks(
+    tmp_path: Path, interrupter: Callable[..., Watcher], interruption: type[Exception]
+) -> None:
+    settings = {
+        "tasks": ["digits/larger", "digits/left"],
+        "checkpoint": {"every": 2},
+        "evaluate": {"keep": "last"},
+    }
+    with pytest.raises(interruption):
+        run(settings | {"budget": {"epochs": 0.05}}, tmp_path, watchers=[interrupter(step=3)])
+    change_tasks(tmp_path, drop=["digits/left"])
+    budget = config_of(tmp_path).budget
+    assert (budget.epochs, budget.steps) == (None, ceil(0.05 * 1350 / 16))
+    assert resume(tmp_path).step == budget.steps
 
 
 def test_each_task_alone_has_its_own_epochs(

@@ -29,7 +29,7 @@ from taskmix.training.folder import (
     locked,
 )
 from taskmix.training.policy import PolicyDriver
-from taskmix.training.prepare import PythonTasks
+from taskmix.training.prepare import PythonTasks, without_epochs
 from taskmix.training.session import Session, check_config, config_hash
 from taskmix.training.watching import Watchers
 
@@ -61,6 +61,8 @@ def change_tasks(
                 f"{folder}: all {config.length} {config.unit} of its budget are spent; "
                 "other tasks need more, given with --steps"
             )
+        # The steps of its epochs were counted from the tasks that it had.
+        config = without_epochs(config)
         parts = assemble(_with_tasks(config, add, drop), tasks, None, cache, watchers)
         session = Session(folder, parts, watchers)
         with Journal.resume(folder / JOURNAL, snapshot.state["journal"]) as journal:
