@@ -196,6 +196,13 @@ def test_the_report_refuses_a_forecast_that_was_changed(config: RunConfig, tmp_p
         write_report(tmp_path / "run")
 
 
+def test_a_damaged_forecast_is_one_sentence(config: RunConfig, tmp_path: Path) -> None:
+    tune(config, 1, tmp_path)
+    (tmp_path / "forecast-1.json").write_text("{}")
+    with pytest.raises(UserError, match=r"forecast-1\.json: expected a forecast, found "):
+        read_tuning(tmp_path)
+
+
 def test_an_unfinished_tuning_has_a_report(config: RunConfig, tmp_path: Path) -> None:
     with pytest.raises(SystemExit):
         tune(config, 1, tmp_path, watch=killing("run-0, seed 3", 7))

@@ -16,6 +16,7 @@ from taskmix.report.timeline import Floats, thinned
 from taskmix.rng import stream
 from taskmix.studies.counterfactual_bandit import counterfactual_curves
 from taskmix.tables import Table
+from taskmix.training.folder import REPORT
 
 COUNTERFACTUAL = "counterfactual"
 """A policy that is learned from two runs before its own."""
@@ -85,7 +86,7 @@ def bandit_report(
             raise UserError(f"{what}: expected at least 1, found {size}")
     if not 0 <= noise < math.inf:
         raise UserError(f"noise: expected a number, none below 0, found {noise}")
-    check_page(out / "report.html")
+    check_page(out / REPORT)
     makers = {name: CONTENDERS[name] for name in policies if name != COUNTERFACTUAL}
     comparison = compare(makers, **sizes, seed=seed, noise=noise, workers=workers)
     notes = []
@@ -106,7 +107,7 @@ def bandit_report(
         legend(contestant_looks(comparison.policies)),
         Plot(_CAPTION, bandit_curves(comparison)),
     ]
-    write_page(out / "report.html", document("The MTL bandit", lead, report.verdict(), body))
+    write_page(out / REPORT, document("The MTL bandit", lead, report.verdict(), body))
     return report
 
 

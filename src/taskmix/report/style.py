@@ -24,6 +24,7 @@ NEUTRAL = "#808080"
 GRID = "rgba(128,128,128,0.25)"
 CLEAR = "rgba(0,0,0,0)"
 MAX_HOVERED = 10
+MAX_AXIS_NAME = 24  # characters
 SCALE = "Cividis"  # sequential, for any colour vision
 
 
@@ -103,14 +104,15 @@ def band(name: str, look: Look, x: ArrayLike, low: ArrayLike, high: ArrayLike) -
     return [curve(name, look, x, low, **edge), curve(name, look, x, high, **edge, **fill)]
 
 
-def shortened(name: str, most: int = 24) -> str:
+def shortened(name: str) -> str:
     """Return a name for an axis, without its middle if it is long.
 
     >>> shortened("a-very-long-name-of-a-task-indeed")
     'a-very-long-…task-indeed'
     """
-    half = most // 2
-    return safe(name if len(name) <= most else f"{name[:half]}…{name[1 - most + half :]}")
+    half = MAX_AXIS_NAME // 2
+    short = f"{name[:half]}…{name[1 - MAX_AXIS_NAME + half :]}"
+    return safe(name if len(name) <= MAX_AXIS_NAME else short)
 
 
 def safe(name: str) -> str:

@@ -41,7 +41,7 @@ from taskmix.offpolicy.curves import (
 from taskmix.offpolicy.log import info_of, usual_reward
 from taskmix.policies import Policy
 from taskmix.run_info import RunInfo
-from taskmix.studies.workers import Runner, check_same_settings
+from taskmix.studies.workers import Runner, keep_settings
 from taskmix.tables import Column, Row, Table, Tabled
 
 if TYPE_CHECKING:
@@ -287,20 +287,17 @@ def learn_from_scores(
     return mixture
 
 
-def forecast(
-    config: RunConfig, tasks: Sequence[str], runs: Sequence[Path], floor: float = FLOOR
-) -> LearnedMixture:
+def forecast(config: RunConfig, tasks: Sequence[str], runs: Sequence[Path]) -> LearnedMixture:
     """Forecast a run with the budget of a configuration from the scores of earlier runs.
 
     Args:
         config: of the run to come.
         tasks: the names of its tasks.
         runs: run folders or journals of the same tasks, oldest first.
-        floor: the least share of a task.
     """
     scored = [ScoredRun.from_journal(run).reordered(tasks) for run in runs]
     targets = config.objective.tasks if config.objective else tasks
-    return learn_mixture(scored, schedule_of(config), targets, floor)
+    return learn_mixture(scored, schedule_of(config), targets)
 
 
 def schedule_of(config: RunConfig) -> RateSchedule:
@@ -326,7 +323,7 @@ def improve_loop(
     settings, runner = settings or ImproveSettings(), Runner(watch=watch)
     if settings.reward == "auto":
         settings = replace(settings, reward="room_left")  # the runs of a run file have losses
-    _check_settings(out / SETTINGS, settings)
+    keep_settings(out / SETTINGS, settings)
     folders = [out / f"run-{i}" for i in range(iterations + 1)]
     runner.run(config, folders[0], folders[0].name)
     stages = [Stage(folders[0], None)]
@@ -337,14 +334,6 @@ def improve_loop(
         runner.run(followed, folders[i], folders[i].name)
         stages.append(Stage(folders[i], learned))
     return stages
-
-
-def _check_settings(path: Path, settings: ImproveSettings) -> None:
-    """Keep the settings in the folder; raise if the loop was begun with others."""
-    if path.exists():
-        check_same_settings(str(path), read_yaml(path), asdict(settings), "choose another folder")
-    else:
-        write_whole(path, yaml.safe_dump(asdict(settings), sort_keys=False))
 
 
 def _built(spec: Mapping[str, Any], run: Path, where: str) -> Policy:

@@ -7,26 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import yaml
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
-from taskmix.config import RunConfig, decided_by, read_yaml, with_sets
-from taskmix.errors import UserError
+from taskmix.config import RunConfig, decided_by, with_sets
+from taskmix.errors import UserError, explain
 from taskmix.files import SCORES as SCORES_FILE
 from taskmix.files import write_whole
-from taskmix.offpolicy.curves import (
-    FLOOR,
-    LearnedMixture,
-    ScoredRun,
-    learn_mixture,
-)
+from taskmix.offpolicy.curves import FLOOR, LearnedMixture, ScoredRun, learn_mixture
 from taskmix.policies.state import Array
 from taskmix.studies.compare import LOCKS, run_jobs
 from taskmix.studies.contestants import Job
 from taskmix.studies.improve import schedule_of, write_policy
 from taskmix.studies.locks import FileLocks
 from taskmix.studies.paired import LOSSES, SCORES, Unit
-from taskmix.studies.workers import Runner, check_same_settings, helpers
+from taskmix.studies.workers import Runner, helpers, keep_settings
 from taskmix.tables import Column, Row, Table, Tabled, hundredths
 from taskmix.training.prepare import with_steps, without_epochs
 
@@ -115,6 +109,9 @@ class Tuning(Tabled):
 
     def tables(self) -> list[Table]:
         """Return the objective of each run, and each task's shares and scores."""
+        return [self._objectives_table(), self._tasks_table()]
+
+    def _objectives_table(self) -> Table:
         measure = self.runs[0].scored[0].measure
         columns = [
             Column("run"),
@@ -123,7 +120,7 @@ class Tuning(Tabled):
             Column("promised"),
             Column("reached", self._level),
         ]
-        objectives: list[Row] = [
+        rows: list[Row] = [
             [
                 run.name,
                 len(run.scored),
@@ -133,24 +130,20 @@ class Tuning(Tabled):
             ]
             for run in self.runs
         ]
-        heads = [
-            column
-            for run in self.runs
-            for column in (Column(f"{run.name}: share", ".1%"), Column(measure, self._level))
-        ]
-        pairs = [
-            values
-            for run in self.runs
-            for values in (run.mean(lambda one: one.shares), run.mean(lambda one: one.values[-1]))
-        ]
-        tasks: list[Row] = [
-            [task, *(float(values[k]) for values in pairs)]
+        return Table(columns, rows, notes=tuple(self._notes()))
+
+    def _tasks_table(self) -> Table:
+        """Return two columns for each run: the shares of the tasks, and their scores or losses."""
+        measure = self.runs[0].scored[0].measure
+        columns, values = [Column("task")], []
+        for run in self.runs:
+            columns += [Column(f"{run.name}: share", ".1%"), Column(measure, self._level)]
+            values += [run.mean(lambda one: one.shares), run.mean(lambda one: one.values[-1])]
+        rows: list[Row] = [
+            [task, *(float(of_tasks[k]) for of_tasks in values)]
             for k, task in enumerate(self.runs[0].scored[0].tasks)
         ]
-        return [
-            Table(columns, objectives, notes=tuple(self._notes())),
-            Table([Column("task"), *heads], tasks),
-        ]
+        return Table(columns, rows)
 
     def _level(self, value: float) -> str:
         """Return a score, or a negative loss, in words."""
@@ -202,7 +195,7 @@ def tune(
         raise UserError("tune: expected a run file with a policy or a selector, found a weighting")
     settings, locks = settings or TuneSettings(), FileLocks(out / LOCKS)
     with locks.wait(SETTINGS):
-        _check_settings(out / SETTINGS, settings)
+        keep_settings(out / SETTINGS, settings)
     plan = _Plan(without_epochs(with_steps(config)), runs, out, settings)
     with helpers(workers - 1, _work, plan, Runner(watch=watch), locks):
         _work(plan, Runner(watch=watch), locks)
@@ -290,14 +283,7 @@ def _seed_of(folder: Path) -> int:
 
 
 def _read_forecast(path: Path) -> LearnedMixture:
-    return TypeAdapter(LearnedMixture).validate_json(path.read_bytes())
-
-
-def _check_settings(path: Path, settings: TuneSettings) -> None:
-    """Keep the settings in the folder; raise if the tuning was begun with others."""
-    if path.exists():
-        known = asdict(TuneSettings()) | read_yaml(path)
-        check_same_settings(str(path), known, asdict(settings), "choose another folder")
-    else:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, yaml.safe_dump(asdict(settings), sort_keys=False))
+    try:
+        return TypeAdapter(LearnedMixture).validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise UserError(f"{path}: expected a forecast, found {explain(error)}") from None

@@ -8,15 +8,18 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from taskmix.config import changed_keys
+import yaml
+
+from taskmix.config import changed_keys, read_yaml
 from taskmix.errors import TaskmixError, UserError
+from taskmix.files import write_whole
 from taskmix.training.folder import CHECKPOINTS
 from taskmix.training.stopping import stoppable
 
@@ -71,6 +74,15 @@ def check_same_settings(
     changes = list(changed_keys({key: known.get(key) for key in settings}, settings))
     if changes:
         raise UserError(f"{where}: begun with other settings: {', '.join(changes)}; {remedy}")
+
+
+def keep_settings(path: Path, settings: Any) -> None:
+    """Keep a study's settings, a dataclass, in its folder; raise if it was begun with others."""
+    if path.exists():
+        known = asdict(type(settings)()) | read_yaml(path)  # older files lack newer settings
+        check_same_settings(str(path), known, asdict(settings), "choose another folder")
+    else:
+        write_whole(path, yaml.safe_dump(asdict(settings), sort_keys=False))
 
 
 @contextmanager

@@ -255,14 +255,12 @@ def run_info_before(
     return _run_info(config, sizes)
 
 
-def with_steps(
-    config: RunConfig, python_tasks: PythonTasks | None = None, cache: Path | None = None
-) -> RunConfig:
+def with_steps(config: RunConfig, python_tasks: PythonTasks | None = None) -> RunConfig:
     """Return the configuration with the steps of `budget.epochs`, if it has them."""
     budget = config.budget
     if budget.epochs is None:
         return config
-    rows = sum(run_info_before(config, python_tasks, cache).sizes.values())
+    rows = sum(run_info_before(config, python_tasks).sizes.values())
     steps = max(1, math.ceil(budget.epochs * rows / budget.batch))
     with_them: RunConfig = config.model_copy(
         update={"budget": budget.model_copy(update={"steps": steps})}
