@@ -329,7 +329,12 @@ def test_the_demo_compares_three_policies_twice_in_a_row(taskmix: Taskmix, tmp_p
 
 
 def test_help_teaches_by_example(taskmix: Taskmix) -> None:
-    assert "taskmix demo" in taskmix("--help").out
+    said = taskmix("--help").out
+    assert "taskmix demo" in said
+    headings = ["To start:", "One run:", "Studies of several runs:", "Pages:", "Trained models:"]
+    places = [said.index(f"\n{heading}\n") for heading in headings]
+    assert places == sorted(places)
+    assert said.index("\n  ui ") > said.index("Pages:")
     for name in ("run", "resume", "evaluate", "predict", "tasks", "compare"):
         said = taskmix(name, "--help")
         assert said.code == 0

@@ -1,19 +1,18 @@
 """The command line: one file for each group of commands, each command a few lines of library calls.
 
-A new command is a function in the file of its group; a new group is a file and its name below.
+A new command is a function in the file of its group; a new group is a file and its line in GROUPS.
 """
 
 import sys
 from importlib import import_module
 
-from taskmix.cli.base import app
+from taskmix.cli.base import GROUPS, app
 from taskmix.errors import TaskmixError
 from taskmix.training.launch import launched
 
 __all__ = ["app", "main"]
 
-# In the order of `taskmix --help`.
-for group in ("starting", "running", "studies", "recipes", "models", "journals"):
+for group in GROUPS:
     import_module(f"taskmix.cli.{group}")
 
 

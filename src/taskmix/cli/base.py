@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+import typer.core
 
 from taskmix.errors import UserError
 from taskmix.training.launch import launched
@@ -15,15 +16,45 @@ if TYPE_CHECKING:
     from taskmix.config import RunConfig
 
 MAX_SEEDS = 1000  # of a range
+MAX_SENTENCE = 1000  # characters of a command's line in `taskmix --help`
+GROUPS = {
+    "starting": "To start",
+    "running": "One run",
+    "studies": "Studies of several runs",
+    "recipes": "Experiments of the papers",
+    "journals": "Better mixtures from finished runs",
+    "pages": "Pages",
+    "models": "Trained models",
+}
+"""The files of the commands, with their headings in `taskmix --help`."""
+OTHER = "Others"
 Function = TypeVar("Function", bound=Callable[..., None])
+
+
+class Grouped(typer.core.TyperGroup):
+    """The commands in their groups, each with its first sentence."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {title: [] for title in GROUPS.values()}
+        for name, entry in self.commands.items():
+            assert isinstance(entry, typer.core.TyperCommand)
+            groups.setdefault(str(entry.rich_help_panel), []).append(
+                (name, entry.get_short_help_str(MAX_SENTENCE))
+            )
+        for title, rows in groups.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
 
 app = typer.Typer(
     name="taskmix",
+    cls=Grouped,
     help="Spends a training budget across tasks.\n\n"
     "Try `taskmix demo`, then `taskmix init FOLDER` with a folder of your own tables, and"
     " `taskmix run FILE` with its run file:\n\n"
-    "    tasks: [glue/cola, glue/rte]\n\n"
-    "    policy: exp3s\n\n"
+    "\b\n"
+    "    tasks: [glue/cola, glue/rte]\n"
+    "    policy: exp3s\n"
     "    budget: {steps: 2000, batch: 16}",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -72,7 +103,9 @@ def command(*examples: str) -> Callable[[Function], Function]:
     def register(function: Function) -> Function:
         # Click keeps the line breaks of a paragraph that begins with \b.
         parts = [inspect.getdoc(function) or "", "\b\n" + "\n".join(examples)]
-        return app.command(help="\n\n".join(parts if examples else parts[:1]))(function)
+        text = "\n\n".join(parts if examples else parts[:1])
+        title = GROUPS.get(function.__module__.rpartition(".")[2], OTHER)
+        return app.command(help=text, rich_help_panel=title)(function)
 
     return register
 

@@ -1,8 +1,8 @@
-"""Commands that use trained models, and that list what there is to train on."""
+"""Commands that use trained models."""
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import mean
@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from taskmix.cli.base import DataOption, QuietOption, RunFile, RunFolder, Sets, TrustOption, command
+from taskmix.cli.base import DataOption, QuietOption, RunFolder, TrustOption, command
 from taskmix.cli.terminal import busy, err, out, print_tables
 from taskmix.errors import UserError
-from taskmix.tables import Column, Table, hundredths
+from taskmix.tables import hundredths
 
 if TYPE_CHECKING:
-    from taskmix.config import TaskEntry
     from taskmix.training.folder import Scores
     from taskmix.training.inference import Prediction
 
@@ -188,71 +187,3 @@ def _loading_line(folder: Path) -> str:
     trust = ", trust_remote_code=True" if classes else ""
     [cls, *_] = classes or values["architectures"]
     return f"transformers.{cls}.from_pretrained({str(folder)!r}{trust})"
-
-
-@command("taskmix parameters glue.yaml --set model.conditional.rank=full")
-def parameters(file: RunFile, sets: Sets = None) -> None:
-    """Count the parameters of a run file's model without loading weights or data."""
-    from taskmix import config as configs
-    from taskmix.models.parameters import parameters_of
-
-    config = configs.load(file, sets or ())
-    spec = config.model
-    if any(_kind_of(entry) == "generate" for entry in config.tasks):
-        spec = spec.model_copy(update={"causal": True, "encoder": spec.encoder or "small"})
-    print_tables([parameters_of(spec, config.task_names).table()])
-
-
-def _kind_of(entry: "TaskEntry") -> str | None:
-    """Return the kind of a run file's task, as far as it is known without reading its data."""
-    from taskmix.config import NamedTask
-    from taskmix.tasks.catalogue import find
-
-    if not isinstance(entry, NamedTask):
-        return entry.kind
-    try:
-        return find(entry.name).kind.name
-    except UserError:  # a task made in Python
-        return None
-
-
-@command("taskmix tasks --data ~/data")
-def tasks(
-    data: DataOption = None,
-    sizes: Annotated[bool, typer.Option(help="Count the rows of the splits.")] = True,
-) -> None:
-    """List the tasks of the catalogue, and the splits that were found."""
-    from taskmix.tasks import catalogue
-
-    root = Path(data) if data else None
-    columns = [Column(name, left=True) for name in ("task", "kind", "metrics", "found: rows")]
-    rows = []
-    for entry in _tracked(catalogue.listing(root), "counting rows" if sizes else ""):
-        splits = _sizes(entry.name, root) if sizes and entry.found else ", ".join(entry.found)
-        rows.append([entry.name, entry.kind, ", ".join(entry.metrics), splits or "-"])
-    notes = []
-    if any(row[-1] == "-" for row in rows):
-        notes.append(
-            "Tasks with - need their official files: name their folder with --data or TASKMIX_DATA."
-        )
-    print_tables([Table(columns, rows, notes=tuple(notes))])
-
-
-def _tracked(entries: Sequence[Any], title: str) -> Iterator[Any]:
-    """Iterate over entries, with a progress bar on a terminal."""
-    if not title or not out.is_terminal:
-        return iter(entries)
-    from rich.progress import track
-
-    return iter(track(entries, title, console=out, transient=True))
-
-
-def _sizes(name: str, root: Path | None) -> str:
-    from taskmix.tasks import catalogue
-    from taskmix.tasks.parts import rows_of
-
-    try:
-        splits = catalogue.find(name, root).splits
-        return ", ".join(f"{split} {rows_of(source):,}" for split, source in splits.items())
-    except UserError as error:  # one broken file must not hide the others
-        return str(error)

@@ -1,9 +1,8 @@
-"""Commands for studies, which are several runs with a purpose, and for their reports."""
+"""Commands for studies, which are several runs with a purpose."""
 
 import json
 import os
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -27,41 +26,10 @@ from taskmix.cli.base import (
 )
 from taskmix.cli.running import print_result
 from taskmix.cli.terminal import busy, err, out, print_report, print_sentence, print_tables, showing
-from taskmix.errors import UserError
 
 if TYPE_CHECKING:
     from taskmix.config import RunConfig
     from taskmix.studies.comparison import Comparison
-
-
-@command()
-def demo(
-    to: Annotated[Path, typer.Option("--out", help="Folder of the runs.")] = Path("runs/demo"),
-    steps: Annotated[int, typer.Option(help="Budget of each run.")] = 300,
-    quiet: QuietOption = False,
-) -> None:
-    """Compare three policies on overlaid digits, with three seeds: no download, about a minute.
-
-    Two handwritten digits lie on top of each other. Three tasks share such pictures: which digit is
-    on the left, which on the right, and which of the two is larger. They have very different
-    numbers of examples. Which task should get the next batch?
-    """
-    from taskmix import config as configs
-    from taskmix.config.schema import DEFAULT_POLICY
-
-    config = configs.parse(
-        {
-            "name": "demo",
-            "tasks": ["digits/left", "digits/right", "digits/larger"],
-            "budget": {"steps": steps, "batch": 32},
-            "optimizer": {"lr": 3e-3, "head_factor": 1},
-        },
-        "demo",
-    )
-    policies = ["random", "task_size", DEFAULT_POLICY]
-    _print_comparison(_compare(config, policies, [1, 2, 3], to, quiet), to)
-    if not quiet:
-        out.print(f"Look at the runs in a browser: taskmix ui {to}", soft_wrap=True)
 
 
 @command(
@@ -118,7 +86,7 @@ def compare(
     deciders: list[Any] = with_uniform(config)
     if policies is not None:
         deciders = [policy_from(entry, file.parent) for entry in values_of(policies, "--policies")]
-    comparison = _compare(
+    comparison = run_comparison(
         config,
         deciders,
         seeds_of(seeds),
@@ -130,7 +98,7 @@ def compare(
         keep_checkpoints=keep,
     )
     if style == "text":
-        _print_comparison(comparison, folder)
+        print_comparison(comparison, folder)
     elif style == "json":
         print(json.dumps(comparison.to_json(), indent=2))
     elif style == "csv":
@@ -140,7 +108,7 @@ def compare(
         print(comparison.verdict().sentence)
 
 
-def _compare(
+def run_comparison(
     config: "RunConfig",
     deciders: Sequence[Any],
     seeds: Sequence[int],
@@ -157,7 +125,7 @@ def _compare(
         return compare_deciders(config, deciders, seeds, to, workers=workers, watch=view, **options)
 
 
-def _print_comparison(comparison: "Comparison", folder: Path) -> None:
+def print_comparison(comparison: "Comparison", folder: Path) -> None:
     from taskmix.report.page import write_report
 
     print_tables(comparison.tables())
@@ -357,45 +325,3 @@ def bandit(
         )
     print_tables(report.tables())
     out.print(f"Report: {to / 'report.html'}", soft_wrap=True)
-
-
-@command("taskmix report runs/small-glue", "taskmix report studies/small-glue --baseline random")
-def report(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The folder of a run or of a study.")
-    ],
-    baseline: Annotated[
-        str | None,
-        typer.Option(help="In a study, the policy that the others are compared with."),
-    ] = None,
-) -> None:
-    """Write report.html of a run, finished or not, or of a study into its folder."""
-    from taskmix.report.page import write_report
-
-    out.print(f"Report: {write_report(folder, baseline)}", soft_wrap=True)
-
-
-@command("taskmix ui", "taskmix ui runs --port 8100")
-def ui(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The folder of the runs and studies.")
-    ] = Path(),
-    port: Annotated[int, typer.Option(min=1, max=65535, help="The first port to try.")] = 8100,
-    host: Annotated[
-        str,
-        typer.Option(help="The address to listen on. Any other than 127.0.0.1 lets others look."),
-    ] = "127.0.0.1",
-) -> None:
-    """Show the runs below a folder in a browser, while they train. Nothing is written."""
-    if not folder.is_dir():
-        raise UserError(f"{folder}: expected a folder of runs, found none")
-    if any(find_spec(library) is None for library in ("starlette", "uvicorn", "plotly")):
-        raise UserError("taskmix ui needs starlette, uvicorn and plotly; pip install 'taskmix[ui]'")
-    import uvicorn
-
-    from taskmix.report.live.server import application, free_port
-
-    port = free_port(host, port)
-    address = f"[{host}]" if ":" in host else host
-    out.print(f"http://{address}:{port} shows the runs below {folder.resolve()}. Ctrl-C ends it.")
-    uvicorn.run(application(folder, host), host=host, port=port, log_level="warning")
