@@ -30,10 +30,16 @@ from browser import CHROMIUM, browser
 TASKS = ["cola", "rte", "sst2", "mrpc", "mnli"]
 POLICIES = ["random", "exp3s", "task_size", "aimed"]
 PAGES, STEPS, PAIRS, WINDOW = 20, 100_000, 8, 4.0
+OPENING = {"first paint": 1, "first figure": 1, "longest task": 0.2}
+"""What is measured of a page that opens, with its goal in seconds."""
 OPENED = """
 new MutationObserver(() => {
   if (document.querySelector('[data-drawn]')) window.firstFigure ??= performance.now();
 }).observe(document, {subtree: true, attributes: true, attributeFilter: ['data-drawn']});
+window.longest = 0;
+new PerformanceObserver((list) => {
+  for (const task of list.getEntries()) window.longest = Math.max(window.longest, task.duration);
+}).observe({type: 'longtask', buffered: true});
 """
 PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 
@@ -64,7 +70,11 @@ class Training:
 
 
 def report_of_twenty_runs() -> list[Result]:
-    """Seconds to write the report, its size, and the time to its first figure in a new browser."""
+    """Seconds to write the report, its size, and how it opens in a browser that was just started.
+
+    A page reacts to its reader between two tasks of its script, so its longest task is the longest
+    time that somebody waits for a scroll or a click.
+    """
     with tempfile.TemporaryDirectory() as folder:
         runs = {name: [Path(folder) / name / str(seed) for seed in range(5)] for name in POLICIES}
         for name, folders in runs.items():
@@ -86,17 +96,18 @@ def report_of_twenty_runs() -> list[Result]:
 
 
 def _opening(page: Path) -> list[Result]:
-    paints, figures = zip(*(_opened(page) for _ in range(5)), strict=True)
+    measured = zip(*(_opened(page) for _ in range(5)), strict=True)
     results = []
-    for name, times in (("first paint", paints), ("first figure", figures)):
+    for (name, goal), times in zip(OPENING.items(), measured, strict=True):
         middle = statistics.median(times)
         spread = f"{min(times):.2f} to {max(times):.2f}"
-        results.append(Result(f"report: {name} ({spread})", middle, "s", "<= 1", middle <= 1))
+        target = f"<= {goal:g}"
+        results.append(Result(f"report: {name} ({spread})", middle, "s", target, middle <= goal))
     return results
 
 
-def _opened(page: Path) -> tuple[float, float]:
-    """Return the seconds until the first paint and the first figure, in a browser just started."""
+def _opened(page: Path) -> tuple[float, float, float]:
+    """Return the seconds that OPENING names, in a browser just started."""
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile,
         browser(Path(profile)) as opened,
@@ -107,7 +118,9 @@ def _opened(page: Path) -> tuple[float, float]:
         opened.call("Page.addScriptToEvaluateOnNewDocument", source=OPENED)
         opened.open(page)
         opened.wait("window.firstFigure !== undefined")
-        return opened.run(PAINTED) / 1000, opened.run("window.firstFigure") / 1000
+        milliseconds = map(opened.run, (PAINTED, "window.firstFigure", "window.longest"))
+        paint, figure, longest = (value / 1000 for value in milliseconds)
+        return paint, figure, longest
 
 
 def live_page_of_a_long_run() -> list[Result]:

@@ -19,7 +19,8 @@ from taskmix.tables import Table, TableCell, Value
 
 # The browser itself forbids the page to load anything.
 _SECURITY_POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+    "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; "
+    "img-src data: blob:"
 )
 _CHIPS = dict(zip(PATTERNS, ("", "lines", "cross", "dots"), strict=True))
 # Marks a page that taskmix wrote.
