@@ -64,6 +64,20 @@ def test_a_narrow_terminal_gets_whole_words_and_numbers_and_the_columns_in_parts
         assert shown.count("digits/left") == shown.count("Scores") > 1
 
 
+@pytest.mark.parametrize("width", [80, 90, 99, 100, 101, 105, 120, 200])
+@pytest.mark.parametrize("heading", ["constant prediction", "majority-class baseline", "n"])
+def test_no_line_is_wider_than_the_terminal(
+    heading: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contestants = ["random", "task_size", "a policy with a long name"]
+    score = "64.9 (59.2 to 69.8)"
+    columns = [Column("task"), *map(Column, contestants), Column(heading)]
+    table = Table(columns, [["examples backward", score, score, score, "10.5"]])
+    shown = printed(monkeypatch, table, width=width, force_terminal=True, color_system=None)
+    assert max(map(len, shown.splitlines())) <= width
+    assert shown.count(score) == 3
+
+
 def test_a_pipe_gets_a_wide_table_whole_and_a_narrow_terminal_loses_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

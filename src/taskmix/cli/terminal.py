@@ -37,19 +37,24 @@ err = Console(highlight=False, markup=False, emoji=False, stderr=True)
 
 def print_tables(tables: Sequence["Table"]) -> None:
     """Print tables, each with its notes below it; a narrow terminal gets them tight or in parts."""
+    unlimited = out.options.update(max_width=MAX_WIDTH)
     for table in tables:
-        if out.is_terminal:
-            widths = _least_widths(table)
-            tight = 1 + sum(width + BORDER for width in widths) > out.width
-            for part in _parts(widths, out.width) if tight else [range(len(widths))]:
-                out.print(_rich_table(table.with_columns(part), tight=tight), crop=False)
+        rendered = _rich_table(table)
+        full = out.measure(rendered, options=unlimited).maximum
+        if out.is_terminal and full > out.width:
+            _print_narrow(table)
         else:  # a pipe has no edge to fit a table to
-            rendered = _rich_table(table)
-            unlimited = out.options.update(max_width=MAX_WIDTH)
-            rendered.width = out.measure(rendered, options=unlimited).maximum
+            rendered.width = full
             out.print(rendered, crop=False)
         for note in table.notes:
             print_sentence(note)
+
+
+def _print_narrow(table: "Table") -> None:
+    widths = _least_widths(table)
+    tight = 1 + sum(width + BORDER for width in widths) > out.width
+    for part in _parts(widths, out.width) if tight else [range(len(widths))]:
+        out.print(_rich_table(table.with_columns(part), narrow=True, tight=tight), crop=False)
 
 
 def print_sentence(text: str) -> None:
@@ -79,11 +84,12 @@ def _least_width(column: "Column", cells: Sequence[str]) -> int:
     return max([longest, *map(len, column.heading.split())])
 
 
-def _rich_table(table: "Table", *, tight: bool = False) -> RichTable:
+def _rich_table(table: "Table", *, narrow: bool = False, tight: bool = False) -> RichTable:
+    """Return a table; a narrow one breaks headings between words, a tight one has no padding."""
     rendered = RichTable(title=table.title or None, title_justify="left", title_style="bold")
     if tight:
         rendered.padding = 0
-    cells = list(zip(*table.texts(), strict=True))
+    least = _least_widths(table)
     for j, column in enumerate(table.columns):
         left = j == 0 or column.left
         rendered.add_column(
@@ -91,7 +97,8 @@ def _rich_table(table: "Table", *, tight: bool = False) -> RichTable:
             justify="left" if left else "right",
             no_wrap=j == 0,
             overflow="fold",  # nothing is lost on a narrow terminal
-            min_width=None if left or not cells else max(map(len, cells[j])),  # of a whole number
+            min_width=None if left else least[j],  # numbers and words are whole
+            max_width=least[j] if narrow and not left else None,
         )
     for i, row in enumerate(table.texts()):
         if table.totals and i == len(table.rows) - table.totals:
