@@ -388,5 +388,6 @@ def live(console: Console) -> Iterator["Progress"]:
         TextColumn("{task.fields[about]}", markup=False, table_column=about),
         console=console,
         expand=True,
+        transient=True,  # the results below say what was done
     ) as progress:
         yield progress
