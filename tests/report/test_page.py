@@ -348,6 +348,21 @@ def test_a_run_that_counts_compute_says_so(tmp_path, make_run):
     assert "0 steps are done" in page.text
 
 
+def test_a_comparison_describes_all_tasks_together(make_run, short):
+    runs = {
+        "random": [
+            make_run(*short, name=f"r{seed}", seed=seed, scores=scores(0.5, 0.3)) for seed in (1, 2)
+        ],
+        "size": [
+            make_run(*short, name=f"s{seed}", seed=seed, scores=scores(0.9, 0.3)) for seed in (1, 2)
+        ],
+    }
+    page = Page(write_comparison_report(runs, runs["size"][0].parent / "out", "Two"))
+    assert ["random", "–"] in page.rows
+    assert ["size", "75% (75% to 75%)"] in page.rows  # always above on one task, a tie on the other
+    assert "interquartile mean" not in page.text  # there are two tasks
+
+
 def test_a_comparison_says_when_runs_are_not_finished(make_run, short):
     runs = {"a": [make_run(*short, name="a", scores=scores())], "b": [make_run(name="b")]}
     page = Page(write_comparison_report(runs, runs["a"][0], "Half"))
@@ -485,8 +500,8 @@ def test_from_five_tasks_on_the_scores_are_described(make_run):
     }
     page = Page(write_comparison_report(runs, runs["a"][0].parent, "Five"))
     described = [row for row in page.rows if row[0] in ("a", "b") and len(row) == 3]
-    assert described[0][1] == "30.0 (30.0 to 30.0)"
-    assert described[1][1:] == ["40.0 (40.0 to 40.0)", "100% (100% to 100%)"]
+    assert described[0][1:] == ["–", "30.0 (30.0 to 30.0)"]
+    assert described[1][1:] == ["100% (100% to 100%)", "40.0 (40.0 to 40.0)"]
 
 
 def test_a_comparison_needs_runs_of_the_same_tasks(make_run, short):

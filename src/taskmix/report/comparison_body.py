@@ -100,32 +100,31 @@ def _scores(runs: Runs, scored: Comparison, finished: Comparison | None) -> list
 
 
 def _description(finished: Comparison) -> list[Table]:
-    """Return the interquartile means and probabilities of improvement, from five tasks on."""
+    """Return the probabilities of improvement; from five tasks on, the interquartile means too."""
     values = {
         name: np.array([finished.value(name, task) for task in finished.tasks]).T
         for name in finished.runs
     }
-    if len(finished.tasks) < MIN_TASKS or min(map(len, values.values())) < 2:
+    if min(map(len, values.values())) < 2:
         return []
-    unit, base = finished.unit, values[str(finished.baseline)]
+    baseline = str(finished.baseline)
+    columns = [Column("contestant"), Column("probability of improvement")]
     rows: list[list[Value]] = []
     for name, of_name in values.items():
-        middle = interquartile_mean(of_name)
-        row: list[Value] = [name, _interval(middle, [*map(unit.level, _ends(middle))]), None]
-        if name != finished.baseline:
-            better = probability_of_improvement(of_name, base)
-            row[2] = _interval(better, [f"{end:.0%}" for end in _ends(better)])
-        rows.append(row)
-    columns = [
-        Column("contestant"),
-        Column("interquartile mean"),
-        Column("probability of improvement"),
-    ]
+        better = probability_of_improvement(of_name, values[baseline])
+        probability = _interval(better, [f"{end:.0%}" for end in _ends(better)])
+        rows.append([name, probability if name != baseline else None])
+    if len(finished.tasks) >= MIN_TASKS:
+        columns.append(Column("interquartile mean"))
+        for row, of_name in zip(rows, values.values(), strict=True):
+            middle = interquartile_mean(of_name)
+            row.append(_interval(middle, [*map(finished.unit.level, _ends(middle))]))
     note = (
-        "Over all tasks and seeds, with 95% stratified bootstrap intervals (Agarwal et al. 2021): "
-        "a description, not a test."
+        f"Probability of improvement: how often a run is above a run of {baseline}, on a task "
+        "drawn at random. 95% intervals of a stratified bootstrap (Agarwal et al. 2021); they "
+        "describe these runs and are not a test."
     )
-    return [Table(columns, rows, "Description", notes=(note,))]
+    return [Table(columns, rows, "All tasks together", notes=(note,))]
 
 
 def _ends(estimate: BootstrapEstimate) -> tuple[float, float, float]:
