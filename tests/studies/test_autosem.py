@@ -80,6 +80,15 @@ def test_stage_1_is_one_thompson_run_of_rounds_times_batches(whole: Any) -> None
     assert sum(each.pulls for each in result.selection.utilities) == 15
 
 
+def test_stage_1_has_all_of_its_rounds_whatever_the_patience_of_the_run_file(
+    tmp_path: Path,
+) -> None:
+    impatient = CONFIG | {"evaluate": {"every": 2, "patience": 1}}
+    result = study(tmp_path, replace(TINY, trials=2, initial=2), config=impatient)
+    assert result.selection.spent.steps == 30
+    assert config_of(result.finals[0].folder).evaluate.patience == 1
+
+
 def test_the_utilities_are_those_of_the_run_that_was_trained(whole: Any) -> None:
     result, folder = whole
     newest = max((folder / "selection" / "checkpoints").glob("step-30/state.json"))

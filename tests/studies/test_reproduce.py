@@ -80,7 +80,7 @@ def test_an_unknown_recipe_is_one_sentence() -> None:
     with pytest.raises(UserError, match="camtl/tabel1"):
         read_recipe("camtl/tabel1")
     with pytest.raises(UserError, match="there is no recipe"):
-        read_recipe("camtl/table7")
+        read_recipe("camtl/table9")
 
 
 def test_the_bandit_of_figure_1_runs_and_is_stored(tmp_path: Path) -> None:

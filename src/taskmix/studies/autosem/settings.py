@@ -154,7 +154,10 @@ class Plan:
         return f"autosem/{self.config.name}/{stage}"
 
     def selection_config(self) -> RunConfig:
-        """Return the configuration of stage 1: Thompson sampling over all tasks."""
+        """Return the configuration of stage 1: Thompson sampling over all tasks.
+
+        It has all of its rounds: the run file's patience is for trainings that are scored.
+        """
         settings = self.settings
         policy = {
             "name": "thompson",
@@ -163,6 +166,8 @@ class Plan:
             "batches": settings.batches,
         }
         config = _with_steps(self.config, settings.rounds * settings.batches)
+        evaluate = config.evaluate.model_copy(update={"patience": None})
+        config = changed(config, {"evaluate": evaluate.model_dump()}, "autosem")
         return self._with_policy(config, policy, (self.primary, *self.candidates))
 
     def ratio_config(self, ratio: Mapping[str, int], seed: int) -> RunConfig:

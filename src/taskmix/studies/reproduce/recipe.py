@@ -29,15 +29,14 @@ LEFT_OUT = {
     "counterfactual/table2": _TEST_SETS,
     "counterfactual/table3": "the learned shares are part of counterfactual/table1",
     "autosem/table1": f"{_TEST_SETS}; autosem/table3 has the dev scores of the same five tasks",
-    "active/table1": "the sizes of the data sets; `taskmix tasks` prints them",
-    "camtl/table2": f"{_TEST_SETS}; camtl/table4 has the dev scores",
+    "camtl/table2": f"{_TEST_SETS}; camtl/table1 and camtl/table10 have the dev scores",
     "camtl/table5": "published scores of other systems; ours are those of camtl/table4",
-    "camtl/table6": "published scores of other systems on test sets; `taskmix adapt` trains the "
-    "models and `taskmix evaluate --split test` scores them",
-    "camtl/table7": "a list of acronyms",
-    "camtl/table9": "the GLUE columns of camtl/table4",
+    "camtl/table6": "published scores of other systems on test sets; `taskmix run` with "
+    "examples/camtl-24.yaml and `taskmix adapt` train the models, and `taskmix evaluate --split "
+    "test` scores them",
+    "camtl/table9": "the scores by task of camtl/table1 and camtl/table4; the reports show them",
 }
-"""Tables and figures of the papers that have no recipe, and the reason."""
+"""Results of the papers that have no recipe, and the reason."""
 
 
 class _Section(BaseModel):
