@@ -86,6 +86,7 @@ def test_every_figure_draws_and_nothing_else_is_loaded(
 ) -> None:
     chromium.open(pages[kind], width, dark)
     chromium.draw_all()
+    chromium.screenshot(f"{kind}-{width}{'-dark' if dark else ''}")
     count = chromium.run("document.querySelectorAll('[data-figure]').length")
     assert count >= 1
     assert chromium.run("document.querySelectorAll('[data-figure] .main-svg').length") >= count

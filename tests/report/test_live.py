@@ -436,9 +436,10 @@ def test_a_growing_run_is_followed_and_hostile_names_are_text(
         add(journal, range(21, 31), tasks)
         page.wait("document.querySelector('#lines').textContent.includes('30 …')")
         page.wait("document.querySelector('#runs').textContent.includes('30 of 100')")
-        assert page.run("document.activeElement.dataset.run") == HOSTILE.replace("/", "")
+        assert page.run("document.activeElement.dataset.box") == HOSTILE.replace("/", "")
         page.run("document.querySelectorAll('#runs input')[1].click()")
         page.wait("document.querySelectorAll('#lines tr').length === 3")
+        page.screenshot(f"live-{width}")
         page.run("document.getElementById('search').value = 'second'")
         page.run("document.getElementById('search').dispatchEvent(new Event('input'))")
         page.wait("document.querySelectorAll('#runs li').length === 1")
@@ -469,6 +470,82 @@ def test_a_deleted_or_broken_run_says_so_and_the_others_go_on(tmp_path: Path) ->
             page.wait("document.querySelector('#lines').textContent.includes('the number NaN')")
             page.wait("document.querySelector('#lines').textContent.includes('15 …')")
             page.wait("document.querySelectorAll('#runs li').length === 2")
+
+
+def begin_study(root: Path, deciders: Sequence[str] = ("aimed", "random")) -> list[Journal]:
+    root.mkdir(parents=True)
+    (root / "compare.yaml").touch()
+    return [
+        begin(root / name / f"seed-{seed}", decider={"name": name})
+        for name in deciders
+        for seed in (1, 2)
+    ]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_list_names_the_study_of_each_run(tmp_path: Path) -> None:
+    journals = [begin(tmp_path / "alone"), *begin_study(tmp_path / "studies" / "one")]
+    journals += begin_study(tmp_path / "studies" / "one" / "inner", ["exp3s"])
+    for journal in journals:
+        journal.close()
+    runs = client(tmp_path).get("/api/runs").json()["runs"]
+    assert {line["id"]: line["study"] for line in runs} == {
+        "alone": "",
+        "studies/one/aimed/seed-1": "studies/one",
+        "studies/one/aimed/seed-2": "studies/one",
+        "studies/one/inner/exp3s/seed-1": "studies/one/inner",
+        "studies/one/inner/exp3s/seed-2": "studies/one/inner",
+        "studies/one/random/seed-1": "studies/one",
+        "studies/one/random/seed-2": "studies/one",
+    }
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
+@pytest.mark.parametrize("inside", ["study", "."])
+def test_a_study_is_chosen_as_a_whole_and_begins_with_a_sentence(
+    tmp_path: Path, inside: str
+) -> None:
+    root = tmp_path / "root"
+    journals = begin_study(root / inside)
+    with served(root) as address, browser(tmp_path / "profile") as page:
+        for number, journal in enumerate(journals):
+            add(journal, range(1, 10 + 5 * (number < 2)))
+            journal.close()
+        page.open(address)
+        page.wait("document.querySelector('#runs li.study') !== null")
+        names = page.run("[...document.querySelectorAll('#runs .name')].map((e) => e.textContent)")
+        members = ["aimed/seed-1", "aimed/seed-2", "random/seed-1", "random/seed-2"]
+        assert names == ["root" if inside == "." else "study", *members]
+        page.run("document.querySelector('#runs li.study input').click()")
+        summary = "document.getElementById('summary').textContent"
+        page.wait(f"{summary}.includes('2 runs); random')")
+        assert page.run(summary) == (
+            "aimed has the best mean dev score so far: 1.0 (2 runs); random 0.5 (2 runs). "
+            f"The report of {names[0]} says whether the difference is more than noise."
+        )
+        page.wait("document.querySelector('figure .plot').data?.length === 4")
+        lines = page.run("document.querySelector('figure .plot').data.map((d) => d.line.color)")
+        assert lines[0] == lines[1] != lines[2] == lines[3]
+        page.screenshot("live-study")
+        page.run("document.querySelectorAll('#runs li.member input')[0].click()")
+        page.wait("document.querySelectorAll('#lines tr').length === 4")
+        assert page.run("document.querySelector('#runs li.study input').indeterminate")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
+def test_the_page_follows_its_address(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    for name in ("a", "b"):
+        with begin(root / name) as journal:
+            add(journal, range(1, 11))
+    with served(root) as address, browser(tmp_path / "profile") as page:
+        page.open(f"{address}#a")
+        summary = "document.getElementById('summary').textContent"
+        page.wait(f"{summary} === 'random reached a mean dev score of 1.0 at step 10 of 100.'")
+        page.run("location.hash = 'b'")
+        page.wait("document.querySelector('#lines').textContent.includes('b')")
+        boxes = "[...document.querySelectorAll('#runs input')].map((box) => box.checked)"
+        page.wait(f"JSON.stringify({boxes}) === '[false,true]'")
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason=MISSING)

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 MISSING = "Chromium is not installed: pages are not opened in a browser"
+SCREENSHOTS = Path(__file__).parents[2] / ".cache/screenshots"
 _OPTIONS = (
     "--headless",
     "--no-sandbox",
@@ -126,11 +127,11 @@ class Browser:
         for step in (5, 0):
             self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x - step, y=y - step)
 
-    def screenshot(self, path: Path, *, full: bool = True) -> Path:
-        """Write a picture of the page, or of the visible part."""
-        picture = self.call("Page.captureScreenshot", captureBeyondViewport=full)
-        path.write_bytes(b64decode(picture["data"]))
-        return path
+    def screenshot(self, name: str) -> None:
+        """Write a picture of the whole page into `SCREENSHOTS`, for people to look at."""
+        picture = self.call("Page.captureScreenshot", captureBeyondViewport=True)
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        (SCREENSHOTS / f"{name}.png").write_bytes(b64decode(picture["data"]))
 
 
 @contextmanager

@@ -11,6 +11,10 @@ const RUNNING = 60; // seconds since the last line of a journal
 const broken = new Map(); // by id, why a chosen run has no data
 const chosen = new Map(); // by id, the newest data of a run
 let listed = [];
+let studyOf = new Map(); // by id of a run
+const within = (study, id) => (study && id.startsWith(`${study}/`) ? id.slice(study.length + 1) : id);
+const titleOf = (study) => (study === "." ? $("folder").textContent : study); // the folder itself may be a study
+const loaded = () => [...chosen].filter(([, run]) => run);
 
 const $ = (id) => document.getElementById(id);
 // Plotly understands some HTML in texts.
@@ -47,50 +51,81 @@ function status(run) {
   return `quiet for ${minutes < 120 ? `${minutes} min` : `${Math.round(minutes / 60)} h`}`;
 }
 
+const isRunning = (run) => status(run) === "running";
+const isFinished = (run) => status(run) === "finished";
+
 function showList() {
   const words = $("search").value.toLowerCase();
-  const focused = document.activeElement.dataset?.run;
-  const isRunning = (run) => status(run) === "running";
-  const items = listed
-    .filter((run) => run.id.toLowerCase().includes(words))
-    .sort((one, other) => isRunning(other) - isRunning(one))
-    .map((run) => {
-      const item = element("li");
-      const label = element("label");
-      const box = element("input");
-      box.type = "checkbox";
-      box.checked = chosen.has(run.id);
-      box.dataset.run = run.id;
-      box.addEventListener("change", () => choose(run.id, box.checked));
-      const progress = run.total ? `${count(run.step)} of ${count(run.total)}` : count(run.step);
-      const detail = run.error ? [run.error] : [run.decider, progress, status(run)];
-      label.append(
-        box,
-        element("span", run.id, "name"),
-        element("span", run.objective ? level(run, run.value) : percent(run.score), "score"),
-        element("span", detail.join(" · "), "detail"),
-      );
-      if (run.total && status(run) !== "finished") {
-        const bar = element("progress");
-        bar.max = run.total;
-        bar.value = run.step;
-        label.append(bar);
-      }
-      item.append(label);
-      return item;
-    });
+  const focused = document.activeElement.dataset?.box;
+  const groups = new Map(); // a run without a study is a group of its own
+  for (const run of listed.filter((run) => run.id.toLowerCase().includes(words))) {
+    const key = run.study ? `study ${run.study}` : `run ${run.id}`;
+    groups.set(key, [...(groups.get(key) ?? []), run]);
+  }
+  const rank = (runs) => -runs.some(isRunning);
+  const items = [...groups.values()]
+    .sort((one, other) => rank(one) - rank(other))
+    .flatMap((runs) => [
+      ...(runs[0].study ? [studyItem(runs[0].study, runs)] : []),
+      ...runs.sort((one, other) => isRunning(other) - isRunning(one)).map(runItem),
+    ]);
   $("runs").replaceChildren(...items);
-  if (focused) [...$("runs").querySelectorAll("input")].find((box) => box.dataset.run === focused)?.focus({ preventScroll: true });
+  if (focused) [...$("runs").querySelectorAll("input")].find((box) => box.dataset.box === focused)?.focus({ preventScroll: true });
 }
 
-function choose(id, on) {
-  if (on) chosen.set(id, chosen.get(id) ?? null);
-  else chosen.delete(id);
-  broken.delete(id);
+function item(key, runs, ...parts) {
+  const made = element("li");
+  const label = element("label");
+  const box = element("input");
+  box.type = "checkbox";
+  box.dataset.box = key;
+  box.checked = runs.every((run) => chosen.has(run.id));
+  box.indeterminate = !box.checked && runs.some((run) => chosen.has(run.id));
+  box.addEventListener("change", () => choose(runs.map((run) => run.id), box.checked));
+  label.append(box, ...parts);
+  made.append(label);
+  return made;
+}
+
+function studyItem(study, runs) {
+  const done = runs.filter(isFinished).length;
+  const detail = done === runs.length ? `${done} runs · finished` : `${done} of ${runs.length} runs finished`;
+  const made = item(`study ${study}`, runs, element("span", titleOf(study), "name"), element("span"), element("span", detail, "detail"));
+  made.className = "study";
+  return made;
+}
+
+function runItem(run) {
+  const progress = run.total ? `${count(run.step)} of ${count(run.total)}` : count(run.step);
+  const detail = run.error ? [run.error] : [run.decider, progress, status(run)];
+  const made = item(
+    run.id,
+    [run],
+    element("span", within(run.study, run.id), "name"),
+    element("span", run.objective ? level(run, run.value) : percent(run.score), "score"),
+    element("span", detail.join(" · "), "detail"),
+  );
+  if (run.study) made.className = "member";
+  if (run.total && !isFinished(run)) {
+    const bar = element("progress");
+    bar.max = run.total;
+    bar.value = run.step;
+    made.firstChild.append(bar);
+  }
+  return made;
+}
+
+function choose(ids, on) {
+  for (const id of ids) {
+    if (on) chosen.set(id, chosen.get(id) ?? null);
+    else chosen.delete(id);
+    broken.delete(id);
+  }
   // The address keeps the choice, for a reload and for a bookmark.
   history.replaceState(null, "", `#${[...chosen.keys()].map(encodeURIComponent).join("&")}`);
+  showList();
   layOut();
-  if (on) pollRun(id).catch(showFailure);
+  if (on) Promise.all(ids.map(pollRun)).catch(showFailure);
 }
 
 // One figure for each question; each is drawn only while it is near the screen.
@@ -177,12 +212,30 @@ const scores = (run) => ({
   })),
   layout: { yaxis: { tickformat: ".0%", hoverformat: ".1%" } },
 });
+const outcome = ({ objective, score }) => objective ?? score;
+// The study that all chosen runs belong to, if there is one.
+function commonStudy() {
+  const studies = new Set([...chosen.keys()].map((id) => studyOf.get(id) ?? ""));
+  return studies.size === 1 ? [...studies][0] : "";
+}
+const shortName = (id) => within(commonStudy(), id);
+// Runs of one study are compared by contestant, others by their folders.
+function contestants(runs) {
+  const groups = new Map();
+  for (const [id, run] of runs) {
+    const name = commonStudy() ? run.decider : id;
+    groups.set(name, [...(groups.get(name) ?? []), [id, run]]);
+  }
+  return [...groups];
+}
 const means = () => ({
-  traces: [...chosen].filter(([, run]) => run).map(([id, run], k) => ({
-    x: run.evaluations.map((evaluation) => evaluation.step),
-    y: run.evaluations.map(({ objective, score }) => (run.measure === "loss" ? -objective : (objective ?? score))),
-    name: plain(id), mode: "lines+markers", line: { color: RUN_COLOURS[k % RUN_COLOURS.length], dash: DASHES[Math.floor(k / RUN_COLOURS.length) % DASHES.length] },
-  })),
+  traces: contestants(loaded()).flatMap(([, runs], k) =>
+    runs.map(([id, run]) => ({
+      x: run.evaluations.map((evaluation) => evaluation.step),
+      y: run.evaluations.map((evaluation) => (run.measure === "loss" ? -1 : 1) * outcome(evaluation)),
+      name: plain(shortName(id)), mode: "lines+markers", line: { color: RUN_COLOURS[k % RUN_COLOURS.length], dash: DASHES[Math.floor(k / RUN_COLOURS.length) % DASHES.length] },
+    })),
+  ),
   layout: { showlegend: true, yaxis: [...chosen.values()].some((run) => run?.measure === "loss") ? { title: { text: "loss" } } : { tickformat: ".0%", hoverformat: ".1%" } },
 });
 
@@ -206,14 +259,51 @@ function layOut() {
     $("figures").append(panels);
     for (const id of ids) {
       if (chosen.get(id))
-        figure(`${id}: shares`, () => mixture(chosen.get(id)), panels);
+        figure(`${shortName(id)}: shares`, () => mixture(chosen.get(id)), panels);
     }
   }
   refresh();
 }
 
+// What a reader wants to know first. It describes the runs; the report of a study has the test.
+function summary(runs) {
+  const scored = runs.filter(([, run]) => run.evaluations.length);
+  if (!scored.length) return runs.length ? "There is no evaluation yet." : "";
+  if (scored.length === 1) return progressOf(scored[0][1]);
+  const measures = new Set(scored.map(([, run]) => `${run.measure} ${run.objective}`));
+  return measures.size > 1 ? "" : ranking(scored);
+}
+
+function ranking(scored) {
+  const run = scored[0][1]; // all have the same measure
+  const ranked = contestants(scored)
+    .map(([name, members]) => ({ name, runs: members.length, mean: meanOutcome(members) }))
+    .sort((one, other) => other.mean - one.mean);
+  const [best, ...others] = ranked.map(({ name, mean, runs }) => ({ name, value: `${level(run, mean)}${runs > 1 ? ` (${runs} runs)` : ""}` }));
+  if (!others.length) return `${best.name} has a ${measured(run)} of ${best.value}.`;
+  const shown = others.slice(0, 4).map(({ name, value }) => `${name} ${value}`).join(", ");
+  const more = others.length > 4 ? ` and ${others.length - 4} more` : "";
+  const so = scored.every(([, one]) => one.finished) ? "" : " so far";
+  const first = `${best.name} has the best ${measured(run)}${so}: ${best.value}; ${shown}${more}.`;
+  const study = commonStudy();
+  return study ? `${first} The report of ${titleOf(study)} says whether the difference is more than noise.` : first;
+}
+
+const meanOutcome = (runs) => runs.reduce((sum, [, run]) => sum + outcome(run.evaluations.at(-1)), 0) / runs.length;
+const measured = (run) => (run.objective ? (run.measure === "loss" ? "objective, a loss," : "objective") : "mean dev score");
+
+function progressOf(run) {
+  const last = run.evaluations.at(-1);
+  const best = run.evaluations.reduce((one, other) => (outcome(other) > outcome(one) ? other : one));
+  const total = run.total ? ` of ${count(run.total)}` : "";
+  const first = `${run.decider} reached a ${measured(run)} of ${level(run, outcome(last))} at step ${count(last.step)}${total}.`;
+  return best.step === last.step ? first : `${first} Its best was ${level(run, outcome(best))} at step ${count(best.step)}.`;
+}
+
 function refresh() {
-  const runs = [...chosen].filter(([, run]) => run);
+  const runs = loaded();
+  $("summary").textContent = summary(runs);
+  $("summary").hidden = !$("summary").textContent;
   const tasks = [...new Set(runs.flatMap(([, run]) => run.tasks))];
   legend(tasks);
   const table = element("table");
@@ -225,7 +315,7 @@ function refresh() {
   for (const [id, run] of runs) {
     const last = run.evaluations.at(-1);
     const row = element("tr");
-    const cells = [id, run.decider, `${count(run.step)}${run.finished ? "" : " …"}`];
+    const cells = [shortName(id), run.decider, `${count(run.step)}${run.finished ? "" : " …"}`];
     if (aimed) cells.push(run.objective ? level(run, last?.objective) : "–");
     cells.push(percent(last?.score), ...tasks.map((task) => percent(last?.scores[task])));
     row.append(...cells.map((text) => element("td", text)));
@@ -264,12 +354,13 @@ function showFailure(error) {
 async function pollList() {
   const news = await ask("api/runs");
   listed = news.runs;
+  studyOf = new Map(listed.map((run) => [run.id, run.study]));
   $("folder").textContent = news.folder;
   $("state").textContent = `${listed.length} runs, ${listed.filter((run) => status(run) === "running").length} running`;
   const first = !$("runs").hasChildNodes();
   const running = listed.filter((run) => status(run) === "running");
   const obvious = listed.length === 1 ? listed : running;
-  if (first && !chosen.size && obvious.length === 1) choose(obvious[0].id, true);
+  if (first && !chosen.size && obvious.length === 1) choose([obvious[0].id], true);
   showList();
   if (first) $("runs").querySelector(":checked")?.scrollIntoView({ block: "nearest" });
 }
@@ -297,6 +388,12 @@ function chooseFromAddress() {
   layOut();
 }
 
+addEventListener("hashchange", () => {
+  chosen.clear();
+  chooseFromAddress();
+  showList();
+  poll();
+});
 $("search").addEventListener("input", showList);
 document.addEventListener("visibilitychange", poll);
 $("plotly").addEventListener("load", refresh); // the list does not wait for it

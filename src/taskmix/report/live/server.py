@@ -25,8 +25,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from taskmix.errors import TaskmixError
 from taskmix.report.live.growing import GrowingRun, glimpse
+from taskmix.studies.compare import SETTINGS as COMPARISON
+from taskmix.studies.tune import SETTINGS as TUNING
 from taskmix.training.folder import JOURNAL, SCORES
 
+STUDY_FILES = {COMPARISON, TUNING}  # one of them is in the folder of a study
 MAX_DEPTH = 6  # of folders below the one that is served
 MAX_RUNS = 2000
 MAX_VIEWS = 256  # runs whose curves are in memory
@@ -89,23 +92,24 @@ class Views:
         self._lock = Lock()
         self._lines: dict[str, tuple[tuple[int, int, bool], dict[str, Any]]] = {}
 
-    def names(self) -> Iterator[str]:
-        """Yield the run folders in order; symbolic links are not followed."""
-        yield from sorted(self._below(self.root, 0))
-
-    def _below(self, folder: Path, depth: int) -> Iterator[str]:
+    def _below(self, folder: Path, depth: int = 0, study: str = "") -> Iterator[tuple[str, str]]:
+        """Yield each run folder and its study; symbolic links are not followed."""
         try:
             entries = list(os.scandir(folder))
         except OSError:
             return
+        name = folder.relative_to(self.root).as_posix()
+        if any(entry.name in STUDY_FILES for entry in entries):
+            study = name
         for entry in entries:
             if entry.name == JOURNAL and entry.is_file(follow_symlinks=False):
-                yield folder.relative_to(self.root).as_posix()
+                yield name, study
             elif depth < MAX_DEPTH and entry.is_dir(follow_symlinks=False):
-                yield from self._below(folder / entry.name, depth + 1)
+                yield from self._below(folder / entry.name, depth + 1, study)
 
     def _list(self) -> tuple[str, dict[str, Any], bool]:
-        lines = [self.line(name) for name in islice(self.names(), MAX_RUNS)]
+        places = islice(sorted(self._below(self.root)), MAX_RUNS)
+        lines = [self.line(name) | {"study": study} for name, study in places]
         return "", {"folder": self.root.name, "runs": lines}, True
 
     def view(self, name: str) -> SharedAnswer | None:
