@@ -26,7 +26,7 @@ from taskmix.studies.reproduce import (
     store,
 )
 from taskmix.studies.reproduce.cost import cost_of, multiplications
-from taskmix.studies.reproduce.recipe import Adaptation
+from taskmix.studies.reproduce.recipe import Adaptation, Scale
 from taskmix.tasks.parts import rows_of
 from taskmix.training.folder import Finished, Scores
 from taskmix.training.prepare import resolve
@@ -111,8 +111,9 @@ def test_a_verdict_follows_from_the_rules() -> None:
     for each in (claimed, other):
         each.update({f"counterfactual: glue/{t}": v for t, v in values(mnli=0.3, rte=0.1).items()})
     few = {name: {0: of_name[0]} for name, of_name in claimed.items()}
+    settings = read_recipe("counterfactual/table1").fingerprint("small")
     verdicts = [
-        Reproduction("counterfactual/table1", "small", each, 60.0).verdict()
+        Reproduction("counterfactual/table1", "small", each, 60.0, settings).verdict()
         for each in (claimed, other, few)
     ]
     assert verdicts == [
@@ -120,6 +121,18 @@ def test_a_verdict_follows_from_the_rules() -> None:
         "not reproduced: 3 of 4 rules hold",
         "not comparable: too few seeds for a test",
     ]
+
+
+def test_results_with_other_settings_are_not_comparable() -> None:
+    recipe = read_recipe("counterfactual/figure1")
+    assert recipe.fingerprint("small") != recipe.fingerprint("paper")
+    shorter = recipe.model_copy(update={"small": Scale(bandit={"steps": 10, "environments": 8})})
+    assert shorter.fingerprint("small") != recipe.fingerprint("small")
+    stricter = recipe.model_copy(update={"rules": recipe.rules[:1], "claim": "Another."})
+    assert stricter.fingerprint("small") == recipe.fingerprint("small")
+    changed = Reproduction("counterfactual/figure1", "small", {}, 1.0, shorter.fingerprint("small"))
+    assert "other settings than those of the recipe" in changed.verdict()
+    assert recipe.fingerprint("small", ["seed=3"]) != recipe.fingerprint("small")
 
 
 @pytest.mark.skipif("TASKMIX_DATA" not in os.environ, reason="needs the official data sets")
@@ -267,6 +280,11 @@ def test_wrong_options_are_one_sentence(
     said = taskmix("reproduce", *arguments)
     assert said.code == 2
     assert message in said.err
+
+
+def test_the_stored_results_are_of_the_recipes_as_they_are() -> None:
+    for result in read_reproductions(ROOT / "experiments/reproduce/outcomes.jsonl"):
+        assert result.settings == result.recipe.fingerprint(result.scale), result.name
 
 
 def test_the_page_has_the_stored_results() -> None:

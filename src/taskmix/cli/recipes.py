@@ -1,9 +1,7 @@
 """The command that reproduces the papers' experiments."""
 
-import json
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -60,34 +58,37 @@ def reproduce(
 ) -> None:
     """Run an experiment of a paper and print the results beside the paper's, with a verdict.
 
-    A recipe names its rules: the experiment is reproduced if all of them hold. The command can be
-    stopped and started again. Without a recipe it lists all of them with their number of runs, or
-    prints stored results.
+    A recipe names its rules: the experiment is reproduced if all of them hold. Results of a recipe
+    that is changed by --set are not comparable. The command can be stopped and started again.
+    Without a recipe it lists all of them with their number of runs, or prints stored results.
     """
     from taskmix.studies import reproduce as study
 
-    changes = [*(sets or ()), *([f"model.encoder={json.dumps(encoder)}"] if encoder else [])]
     numbers = seeds_of(seeds) if seeds else None
     names = _names(name, everything, encoder)
+    given: dict[str, Any] = {
+        "seeds": numbers,
+        "data": data,
+        "encoder": encoder,
+        "sets": sets or (),
+    }
     if dry_run:
-        place = [] if data is None else [f"data={json.dumps(str(data))}"]
         with busy("counting rows"):
-            costs = study.dry_run(names, scale, seeds=numbers, sets=[*changes, *place])
+            costs = study.dry_run(names, scale, **given)
         print_tables(costs.tables())
         return
     if not names:
         _print_list(scale, results)
         return
-    run = partial(
-        study.reproduce, scale=scale, seeds=numbers, workers=workers, data=data, sets=changes
-    )
     errors = []
     for recipe in names:
         runs = study.run_count(study.read_recipe(recipe), scale, numbers)
         folder = to / recipe if to is not None and everything else to
         try:
             with showing(quiet, workers, runs) as view:
-                result = run(recipe, out=folder, watch=view)
+                result = study.reproduce(
+                    recipe, scale, out=folder, workers=workers, watch=view, **given
+                )
         except UserError as error:
             if not everything:
                 raise

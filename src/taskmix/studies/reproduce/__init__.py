@@ -13,6 +13,7 @@ from taskmix.studies.reproduce.recipe import (
     Recipe,
     Rule,
     ScaleName,
+    machine_sets,
     read_recipe,
     recipe_names,
 )
@@ -55,6 +56,7 @@ def reproduce(
     seeds: Sequence[int] | None = None,
     workers: int = 1,
     data: str | None = None,
+    encoder: str | None = None,
     sets: Sequence[str] = (),
     watch: "Callable[[RunConfig, str], Watcher] | None" = None,
 ) -> Reproduction:
@@ -69,14 +71,18 @@ def reproduce(
         seeds: other seeds than the recipe's.
         workers: processes on this machine.
         data: the folder of the official data sets; None means the environment's TASKMIX_DATA.
-        sets: changes of the run file, as in `taskmix run --set`.
+        encoder: a hub name or folder in place of the recipe's encoder.
+        sets: changes of the run file, as in `taskmix run --set`; the results are then not
+            comparable with the paper's.
         watch: a function that creates the watcher of a run.
     """
     recipe = read_recipe(name)
     folder = Path(out or Path("studies/reproduce") / f"{name.replace('/', '-')}-{scale}")
     listed = seeds or recipe.scale(scale).seeds
-    experiment = Experiment(recipe, scale, folder, listed, workers, sets, data, watch)
+    changes = [*sets, *machine_sets(data, encoder)]
+    experiment = Experiment(recipe, scale, folder, listed, workers, changes, data, watch)
     values, seconds = experiment.run()
-    result = Reproduction(name, scale, values, round(seconds, 1))
+    settings = recipe.fingerprint(scale, sets)
+    result = Reproduction(name, scale, values, round(seconds, 1), settings)
     write_whole(folder / RESULT, json.dumps(result.to_json(), indent=2) + "\n")
     return result

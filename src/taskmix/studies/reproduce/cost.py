@@ -14,6 +14,7 @@ from taskmix.studies.reproduce.recipe import (
     LEFT_OUT,
     Recipe,
     ScaleName,
+    machine_sets,
     read_recipe,
     recipe_names,
 )
@@ -131,6 +132,8 @@ def dry_run(
     scale: ScaleName = "small",
     *,
     seeds: Sequence[int] | None = None,
+    data: str | None = None,
+    encoder: str | None = None,
     sets: Sequence[str] = (),
 ) -> DryRun:
     """Return what recipes cost, all of them if none is named; nothing is trained.
@@ -139,10 +142,13 @@ def dry_run(
         names: of the recipes.
         scale: `small` or `paper`.
         seeds: other seeds than the recipes'.
+        data: the folder of the official data sets; None means the environment's TASKMIX_DATA.
+        encoder: a hub name or folder in place of the recipes' encoders.
         sets: changes of the run files, as in `taskmix run --set`.
     """
+    changes = [*sets, *machine_sets(data, encoder)]
     costs = {
-        name: cost_of(read_recipe(name), scale, seeds, sets) for name in names or recipe_names()
+        name: cost_of(read_recipe(name), scale, seeds, changes) for name in names or recipe_names()
     }
     return DryRun(scale, costs, training_speed())
 

@@ -1,6 +1,5 @@
 """The ways in which a recipe runs: comparisons, AutoSeM, adaptations, the bandit."""
 
-import json
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -53,8 +52,6 @@ class Experiment:
 
     def __post_init__(self) -> None:
         self.values: dict[str, dict[int, float]] = {}
-        if self.data is not None:
-            self.sets = [*self.sets, f"data={json.dumps(str(Path(self.data).resolve()))}"]
 
     def run(self) -> tuple[Values, float]:
         """Run what is missing; return the values, and the seconds of training."""

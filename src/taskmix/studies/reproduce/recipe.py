@@ -1,5 +1,7 @@
 """Recipes: the study files of the papers' experiments in `taskmix.recipes`."""
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -157,6 +159,25 @@ class Recipe(_Section):
         specs = _with_target({**self.contestants, **self.scale(scale).contestants}, target)
         return {name: spec if spec == ALONE else _named(spec, name) for name, spec in specs.items()}
 
+    def fingerprint(self, scale: ScaleName, sets: Sequence[str] = ()) -> str:
+        """Return a hash of what is run at a size: with another one, the values have other causes.
+
+        The rules, the texts and the seeds do not count, nor does the place of the data.
+        """
+        size = self.scale(scale)
+        settings = {
+            "run": merged(self.run, size.run),
+            "contestants": {**self.contestants, **size.contestants},
+            "panels": self.panels_of(scale),
+            "targets": self.targets,
+            "bandit": {**self.bandit, **size.bandit},
+            "autosem": None if self.autosem is None else {**self.autosem, **size.autosem},
+            "adapt": size.adapt and size.adapt.model_dump(),
+            "sets": list(sets),
+        }
+        text = json.dumps(settings, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
     def autosem_settings(self, scale: ScaleName, contestant: str) -> dict[str, Any]:
         """Return the settings of a contestant of an AutoSeM experiment."""
         changes = self.contestants[contestant]
@@ -203,3 +224,9 @@ def read_recipe(name: str) -> Recipe:
         return Recipe(**read_yaml(path))
     except ValidationError as error:
         raise UserError(f"{path.name}: {explain(error)}") from None
+
+
+def machine_sets(data: str | None, encoder: str | None) -> list[str]:
+    """Return the changes of the run file that say where a machine has its data and its encoder."""
+    places = {"data": data and str(Path(data).resolve()), "model.encoder": encoder}
+    return [f"{key}={json.dumps(place)}" for key, place in places.items() if place is not None]

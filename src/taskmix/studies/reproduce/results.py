@@ -35,12 +35,14 @@ class Reproduction(Tabled):
         scale: the size that was run.
         values: by series and seed, between 0 and 1.
         seconds: of training.
+        settings: the fingerprint of what was run.
     """
 
     name: str
     scale: ScaleName
     values: Values
     seconds: float
+    settings: str
 
     @property
     def recipe(self) -> Recipe:
@@ -55,6 +57,8 @@ class Reproduction(Tabled):
 
     def verdict(self) -> str:
         """Return `reproduced`, `not reproduced` or `not comparable`, with the reason."""
+        if self.settings != self.recipe.fingerprint(self.scale):
+            return "not comparable: run with other settings than those of the recipe"
         held = [check.holds for check in self.checks()]
         if None in held:
             return "not comparable: too few seeds for a test"
@@ -132,7 +136,8 @@ def _from_json(line: str, path: Path) -> Reproduction:
             name: {int(seed): float(value) for seed, value in of_name.items()}
             for name, of_name in stored["values"].items()
         }
-        return Reproduction(stored["name"], stored["scale"], values, stored["seconds"])
+        settings = stored["settings"]
+        return Reproduction(stored["name"], stored["scale"], values, stored["seconds"], settings)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: expected a reproduction in each line, found {error}") from None
 
