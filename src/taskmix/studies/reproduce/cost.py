@@ -79,7 +79,8 @@ class DryRun(Tabled):
         missing = [f"{name}: {cost.missing}" for name, cost in self.costs.items() if cost.missing]
         notes = (
             f"Hours of one process here, at {self.speed / 1e9:,.0f} GFLOP/s: an upper estimate "
-            "with texts of the maximum length. Memory is that of one run in float32.",
+            "with texts of the maximum length. Memory is that of one run in float32. Encoders of "
+            "images, the bandit and encoders of unknown size have no estimate.",
             *missing,
         )
         table = Table(columns, rows, f"Recipes at scale {self.scale}", notes=notes)
