@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from taskmix.errors import UserError
+from taskmix.studies.adapt import adapted_config
 from taskmix.studies.autosem import AutosemSettings
 from taskmix.studies.comparison import Comparison
 from taskmix.studies.contestants import contestant_config
@@ -265,6 +266,30 @@ def test_the_operations_of_a_step_are_those_that_torch_counts() -> None:
     ours = multiplications(config.model_spec)
     assert ours is not None
     assert 2 * ours == pytest.approx(counter.get_total_flops(), rel=0.02)
+
+
+def test_an_encoder_in_a_folder_costs_as_much_as_that_of_its_name(tmp_path: Path) -> None:
+    size = {"num_hidden_layers": 12, "hidden_size": 768, "vocab_size": 28996}
+    (tmp_path / "config.json").write_text(json.dumps(size))
+    config = read_recipe("camtl/table1").config("paper")
+    assert config.model.encoder == "bert-base-cased"
+    named = config.model_spec
+    in_folder = named.model_copy(update={"encoder": str(tmp_path)})
+    assert multiplications(in_folder) == multiplications(named)
+    (tmp_path / "config.json").write_text("{}")
+    assert multiplications(in_folder) is None
+
+
+@pytest.mark.skipif("TASKMIX_DATA" not in os.environ, reason="needs the official data sets")
+def test_an_adaptation_costs_its_part_of_the_rows() -> None:
+    recipe = read_recipe("camtl/table3")
+    rows = {
+        task: rows_of(resolve(adapted_config(recipe.config("paper"), task))[0].split("train"))
+        for task in ("scitail", "snli")
+    }
+    glue = sum(rows_of(task.split("train")) for task in resolve(recipe.config("paper")))
+    epochs = glue + 2 * sum(rows.values()) * (0.001 + 0.01 + 0.1 + 1)  # two contestants
+    assert cost_of(recipe, "paper").steps == pytest.approx(5 * epochs / 32, rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -144,12 +144,11 @@ def adapted_config(
     }
     if data is not None:
         values["data"] = str(Path(data).resolve())
-    config = with_sets(changed(before, values, "adapt"), sets)
-    return changed(config, {"tasks": [_with_fraction(config, fraction)]}, "adapt")
+    return with_fraction(with_sets(changed(before, values, "adapt"), sets), fraction)
 
 
-def _with_fraction(config: RunConfig, fraction: float) -> Any:
-    """Return the task's entry, limited to a fraction of its training rows."""
+def with_fraction(config: RunConfig, fraction: float) -> RunConfig:
+    """Return the configuration with a fraction of the training rows of its only task."""
     from taskmix.tasks.parts import rows_of
     from taskmix.training.prepare import resolve
 
@@ -157,7 +156,7 @@ def _with_fraction(config: RunConfig, fraction: float) -> Any:
     if not 0 <= fraction <= 1:
         raise UserError(f"fraction: expected a share from 0 to 1, found {fraction}")
     if fraction in (0, 1):
-        return entry
+        return config
     if not isinstance(entry, NamedTask):
         raise UserError(
             "fraction: expected 1 for a task of one's own files, whose rows are chosen there, "
@@ -165,7 +164,7 @@ def _with_fraction(config: RunConfig, fraction: float) -> Any:
         )
     [task] = resolve(config)
     rows = max(2, round(fraction * rows_of(task.split("train"))))
-    return entry.model_copy(update={"rows": rows})
+    return changed(config, {"tasks": [entry.model_copy(update={"rows": rows})]}, "adapt")
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,17 @@
 """What a recipe costs: rows, steps, hours and memory, before anything is run."""
 
+import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from taskmix.config import RunConfig, build_decider, with_sets
+from taskmix.config import RunConfig, build_decider
 from taskmix.errors import UserError
 from taskmix.selection import Selector
+from taskmix.studies.adapt import adapted_config, with_fraction
 from taskmix.studies.contestants import ALONE, contestant_config
 from taskmix.studies.reproduce.recipe import (
     LEFT_OUT,
@@ -31,6 +34,8 @@ _SHAPES = {
     "roberta-large": (24, 1024, 355e6),
 }
 """By the beginning of an encoder's name: layers, width, and parameters with the embeddings."""
+_SIZES = ("num_hidden_layers", "hidden_size", "vocab_size")
+"""In the configuration of an encoder in a folder."""
 _UTILISATION = 0.4
 """The part of a matrix product's speed that a training step reaches."""
 
@@ -55,6 +60,21 @@ class Cost:
     flops: float | None
     memory: float | None
     missing: str = ""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A configuration that a recipe runs.
+
+    Args:
+        times: how often, with one seed.
+        config: the configuration.
+        fraction: of the training rows of its task, if it has only one.
+    """
+
+    times: float
+    config: RunConfig
+    fraction: float = 1.0
 
 
 @dataclass(frozen=True, repr=False)
@@ -121,7 +141,7 @@ def run_count(recipe: Recipe, scale: ScaleName, seeds: Sequence[int] | None = No
         settings = {**recipe.bandit, **recipe.scale(scale).bandit}
         return len(recipe.contestants) * settings["environments"] * settings["seeds"]
     count = len(seeds or recipe.scale(scale).seeds)
-    return round(count * sum(times for times, _ in _plans(recipe, scale, ())))
+    return round(count * sum(plan.times for plan in _plans(recipe, scale, ())))
 
 
 def _hours(value: float) -> str:
@@ -164,7 +184,7 @@ def cost_of(
         return Cost(None, runs, runs * steps, None, None)
     plans = list(_plans(recipe, scale, sets))
     try:
-        costs = [(times, *_run_cost(config)) for times, config in plans]
+        costs = [(plan.times, *_run_cost(plan)) for plan in plans]
     except UserError as error:
         return Cost(None, runs, None, None, None, str(error))
     known = all(flops is not None for *_, flops in costs)
@@ -173,14 +193,12 @@ def cost_of(
         runs,
         round(count * sum(times * steps for times, _, steps, _ in costs)),
         count * sum(times * (flops or 0.0) for times, *_, flops in costs) if known else None,
-        max(map(_memory, (config for _, config in plans)), default=None) if known else None,
+        max((_memory(plan.config) for plan in plans), default=None) if known else None,
     )
 
 
-def _plans(
-    recipe: Recipe, scale: ScaleName, sets: Sequence[str]
-) -> Iterator[tuple[float, RunConfig]]:
-    """Yield how often each configuration is run with one seed."""
+def _plans(recipe: Recipe, scale: ScaleName, sets: Sequence[str]) -> Iterator[_Plan]:
+    """Yield what is run; no data are read."""
     adaptation = recipe.scale(scale).adapt
     for panel in recipe.panels_of(scale):
         for target in recipe.targets or ("",):
@@ -189,38 +207,38 @@ def _plans(
                 yield from _autosem_plans(recipe, scale, config)
                 continue
             if adaptation is not None:
-                yield 1, config
-                adapted = with_sets(config, adaptation.sets)
-                trained = sum(fraction > 0 for fraction in adaptation.fractions)
-                yield len(adaptation.tasks) * trained * len(recipe.contestants), adapted
+                yield _Plan(1, config)
+                for task in adaptation.tasks:
+                    new = adapted_config(config, task, sets=adaptation.sets)
+                    for fraction in filter(None, adaptation.fractions):
+                        yield _Plan(len(recipe.contestants), new, fraction)
                 continue
             for spec in recipe.contestants_of(scale, target).values():
                 if spec == ALONE or "learned_from" not in spec:
-                    yield 1, contestant_config(config, spec)
+                    yield _Plan(1, contestant_config(config, spec))
                 else:
-                    yield 1, config
+                    yield _Plan(1, config)
 
 
-def _autosem_plans(
-    recipe: Recipe, scale: ScaleName, config: RunConfig
-) -> Iterator[tuple[float, RunConfig]]:
+def _autosem_plans(recipe: Recipe, scale: ScaleName, config: RunConfig) -> Iterator[_Plan]:
     """Yield the runs of AutoSeM: the studies are shared by all seeds of the final trainings."""
     seeds = len(recipe.scale(scale).seeds)
     for name, spec in recipe.contestants.items():
         if spec == ALONE:
-            yield 1, config
+            yield _Plan(1, config)
             continue
         settings = recipe.autosem_settings(scale, name)
         rounds = settings.get("rounds", 200) * settings.get("batches", 10) / config.budget.steps
         first = 0.0 if settings.get("without") == "selection" else rounds
         trials = settings.get("trials", 20) * settings.get("trial_budget", 1.0)
-        yield 1 + (first + trials) / seeds, config
+        yield _Plan(1 + (first + trials) / seeds, config)
 
 
-def _run_cost(config: RunConfig) -> tuple[int, float, float | None]:
+def _run_cost(plan: _Plan) -> tuple[int, float, float | None]:
     """Return the training rows, the steps and the operations of a run."""
     from taskmix.training.prepare import run_info_before, with_steps
 
+    config = plan.config if plan.fraction == 1 else with_fraction(plan.config, plan.fraction)
     config = with_steps(config)
     info = run_info_before(config)
     rows, batch = sum(info.sizes.values()), config.budget.batch
@@ -236,12 +254,25 @@ def _run_cost(config: RunConfig) -> tuple[int, float, float | None]:
 
 
 def _shape(spec: "ModelSpec") -> tuple[int, int, float] | None:
-    """Return layers, width and parameters of a known encoder."""
+    """Return layers, width and parameters of a known encoder, or of one in a folder."""
     name = str(spec.over if spec.encoder == "bilstm" else spec.encoder or "minilm")
+    file = Path(name).expanduser() / "config.json"
+    if file.is_file():
+        return _shape_in(file, spec.layers)
     for known, (layers, width, parameters) in _SHAPES.items():
         if name.rpartition("/")[2].startswith(known):
             return spec.layers or layers, width, parameters
     return None
+
+
+def _shape_in(file: Path, kept: int | None) -> tuple[int, int, float] | None:
+    """Return layers (of which only some may be kept), width and parameters by a configuration."""
+    try:
+        values = json.loads(file.read_bytes())
+        layers, width, vocabulary = (int(values[key]) for key in _SIZES)
+    except (ValueError, KeyError, TypeError):  # of a model of another kind
+        return None
+    return kept or layers, width, float(width * (vocabulary + 12 * layers * width))
 
 
 def multiplications(spec: "ModelSpec") -> float | None:
