@@ -120,7 +120,7 @@ def test_a_verdict_follows_from_the_rules() -> None:
     assert verdicts == [
         "reproduced: 4 of 4 rules hold",
         "not reproduced: 3 of 4 rules hold",
-        "not comparable: too few seeds for a test",
+        "not comparable: too few seeds for a test, --seeds adds more",
     ]
 
 
@@ -161,7 +161,7 @@ def test_a_contestant_that_always_diverges_leaves_its_rules_untested(
     left = Comparison(dict.fromkeys(names, runs), {}, seeds=dict.fromkeys(names, (1, 2, 3)))
     monkeypatch.setattr("taskmix.studies.reproduce.experiments.compare", lambda *_, **__: left)
     result = reproduce("counterfactual/table1", out=tmp_path)
-    assert result.verdict() == "not comparable: too few seeds for a test"
+    assert result.verdict() == "not comparable: too few seeds for a test, --seeds adds more"
 
 
 @pytest.mark.skipif("TASKMIX_DATA" not in os.environ, reason="needs the official data sets")

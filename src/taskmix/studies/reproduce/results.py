@@ -61,7 +61,7 @@ class Reproduction(Tabled):
             return "not comparable: run with other settings than those of the recipe"
         held = [check.holds for check in self.checks()]
         if None in held:
-            return "not comparable: too few seeds for a test"
+            return "not comparable: too few seeds for a test, --seeds adds more"
         if len(held) == 1:
             return "reproduced: its rule holds" if held[0] else "not reproduced: its rule fails"
         count = f"{sum(map(bool, held))} of {len(held)} rules hold"
