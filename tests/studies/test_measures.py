@@ -89,21 +89,25 @@ def test_weights_are_parts_of_their_sum(tmp_path: Path) -> None:
     assert measured("weights", result, tmp_path) == expected
 
 
-def test_utilities_are_those_of_the_successes(
+def test_utilities_are_those_of_the_successes_which_every_round_forgets(
     tmp_path: Path, random_run: tuple[Finished, Path]
 ) -> None:
-    policy = {"name": "thompson", "primary": DIGITS[0], "batches": 1, "decay": 0.0}
+    decay = 0.2
+    policy = {"name": "thompson", "primary": DIGITS[0], "batches": 1, "decay": decay}
     result = trained(tmp_path, policy=policy)
     steps = [r for r in read_latest(tmp_path / JOURNAL) if isinstance(r, Step)]
-    successes = {DIGITS[0]: 2.0, DIGITS[1]: 1.0}
-    pulls = {DIGITS[0]: 3.0, DIGITS[1]: 2.0}
+    a, b = {DIGITS[0]: 2.0, DIGITS[1]: 1.0}, dict.fromkeys(DIGITS, 1.0)
     before = 0.0
     for step in steps:
         assert step.score is not None
-        successes[step.task] += step.score >= before
-        pulls[step.task] += 1
+        success = step.score >= before
+        for task in DIGITS:
+            a[task] = (1 - decay) * a[task] + decay
+            b[task] = (1 - decay) * b[task] + decay
+        a[step.task] += success
+        b[step.task] += not success
         before = step.score
-    expected = {task: pytest.approx(successes[task] / pulls[task]) for task in DIGITS}
+    expected = {task: pytest.approx(a[task] / (a[task] + b[task])) for task in DIGITS}
     assert measured("utility", result, tmp_path) == expected
     with pytest.raises(UserError, match="expected a run of thompson"):
         measured("utility", *random_run)

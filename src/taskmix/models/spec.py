@@ -78,6 +78,8 @@ class ConditionalSpec(Section):
             function unchanged; the paper's code has 0.02.
         embedding_start: standard deviation of the task embeddings' initial values, as in the
             paper's code. A study chose it with `optimizer.conditional_factor`: experiments/camtl.
+        scaled_embeddings: whether generators of rank `full` read task embeddings divided by √width,
+            so that they learn as fast as those of low rank. The paper's code does not divide them.
     """
 
     parts: tuple[str, ...] = PARTS
@@ -91,6 +93,7 @@ class ConditionalSpec(Section):
     bottleneck_width: int | None = None
     start: float = 0.0
     embedding_start: float = 0.02
+    scaled_embeddings: bool = True
 
     @field_validator("parts")
     @classmethod

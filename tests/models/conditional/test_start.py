@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import BertModel
 
-from taskmix.models.conditional import PARTS, condition
+from taskmix.models.conditional import PARTS, ConditionalEncoder, condition
 from taskmix.models.encoders import packaged_minilm, quiet
 
 SUBSETS = list(chain.from_iterable(combinations(PARTS, n) for n in range(1, len(PARTS) + 1)))
@@ -186,3 +186,18 @@ def test_a_real_pretrained_encoder_is_untouched():
         assert largest_difference(encoder, conditioned, columns) <= 1e-6
         with torch.autocast("cpu", torch.bfloat16):
             assert largest_difference(encoder, conditioned, columns) <= 1e-6
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+def test_generators_of_full_rank_read_embeddings_as_they_are_or_of_length_one(
+    make, tmp_path, scaled
+):
+    options = {"rank": "full", "start": 0.02, "scaled_embeddings": scaled}
+    conditioned = condition(make("bert"), TASKS, ["alignment", "norm"], **options)
+    conditioned.save_pretrained(tmp_path)
+    for model in (conditioned, ConditionalEncoder.from_pretrained(tmp_path)):
+        codes, film = model.task_embeddings(IDS), model.alignment.film
+        read = codes / codes.shape[1] ** 0.5 if scaled else codes
+        expected = read @ film.write.weight.T + film.write.bias
+        assert torch.allclose(torch.cat(film(codes), dim=-1), expected, atol=1e-7)
+        assert expected.abs().max() > 0

@@ -14,6 +14,7 @@ from taskmix.models.conditional.modules import (
     ConditionalLayer,
     ConditionalNorm,
     DiagonalAlignment,
+    Film,
     MatrixAlignment,
     TaskEmbeddings,
     default_blocks,
@@ -55,7 +56,8 @@ def condition(
         seed: of the new modules' initial weights. Those of a module depend on its part and layer,
             those of a task embedding on the task's name, and neither on the other modules.
         options: `rank`, `layout`, `alignment`, `blocks`, `positions`, `per_head`,
-            `bottleneck_width`, `start` and `embedding_start`, as in `ConditionalSpec`.
+            `bottleneck_width`, `start`, `embedding_start` and `scaled_embeddings`, as in
+            `ConditionalSpec`.
 
     >>> import torch
     >>> from transformers import BertConfig, BertModel
@@ -89,6 +91,10 @@ def build(
         [_layer(encoder, spec, number, layers, seed) for number in range(layers)],
         spec,
     )
+    if not spec.scaled_embeddings:
+        for module in result.modules():
+            if isinstance(module, Film):
+                module.scale = 1.0
     result.to(device=encoder.device, dtype=encoder.dtype)
     if spec.freeze:
         freeze_layers(encoder, count)

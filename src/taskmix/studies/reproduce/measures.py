@@ -71,7 +71,7 @@ def shares(run: Finished, folder: Path) -> dict[str, float]:
 
 
 def utility(run: Finished, folder: Path) -> dict[str, float]:
-    """The posterior means of Thompson sampling at the end of a run."""
+    """The posterior means of Thompson sampling at the end of a run, all evidence decayed."""
     from taskmix.config import build_decider
     from taskmix.policies import Thompson
     from taskmix.training.prepare import run_info_before
@@ -80,8 +80,8 @@ def utility(run: Finished, folder: Path) -> dict[str, float]:
     policy = build_decider(config, run_info_before(config))
     if not isinstance(policy, Thompson):
         raise UserError(f"{folder}: expected a run of thompson, found {config.decider['name']}")
-    utilities = replayed(policy, folder / JOURNAL).utilities()
-    return {utility.task: utility.mean for utility in utilities}
+    means: dict[str, float] = replayed(policy, folder / JOURNAL).diagnostics()["utilities"]
+    return means
 
 
 def weights(run: Finished, folder: Path) -> dict[str, float]:
