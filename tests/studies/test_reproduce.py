@@ -84,17 +84,19 @@ def test_an_unknown_recipe_is_one_sentence() -> None:
         read_recipe("camtl/table9")
 
 
-def test_the_bandit_of_figure_1_runs_and_is_stored(tmp_path: Path) -> None:
-    result = reproduce("counterfactual/figure1", out=tmp_path / "study")
+def test_the_bandit_of_figure_1_runs_and_is_stored(tmp_path: Path, taskmix: Taskmix) -> None:
+    study, file = tmp_path / "study", tmp_path / "results.jsonl"
+    said = taskmix("reproduce", "counterfactual/figure1", "--out", study, "--results", file)
+    assert said.code == 0
+    assert said.out.count("reproduced") == 1
+    [result] = read_reproductions(file)
     assert len(result.values["random"]) == 8
-    assert json.loads((tmp_path / "study/reproduction.json").read_text())["scale"] == "small"
-    file = tmp_path / "results.jsonl"
-    store(result, file)
-    store(result, file)
-    [stored] = read_reproductions(file)
-    assert stored == result
-    [table] = Reproductions([stored]).tables()
-    assert result.verdict() in table.markdown()
+    assert json.loads((study / "reproduction.json").read_text()) == result.to_json() | {
+        "values": json.loads(json.dumps(result.values))
+    }
+    store(result, file)  # in place of the first
+    assert read_reproductions(file) == [result]
+    assert result.verdict() in taskmix("reproduce", "--results", file).out
 
 
 def values(**means: float) -> dict[str, dict[int, float]]:

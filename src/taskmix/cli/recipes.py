@@ -1,5 +1,6 @@
 """The command that reproduces the papers' experiments."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,7 +15,7 @@ from taskmix.cli.base import (
     command,
     seeds_of,
 )
-from taskmix.cli.terminal import busy, out, print_tables, showing
+from taskmix.cli.terminal import busy, print_tables, showing
 from taskmix.errors import UserError
 
 if TYPE_CHECKING:
@@ -64,14 +65,9 @@ def reproduce(
     """
     from taskmix.studies import reproduce as study
 
-    numbers = seeds_of(seeds) if seeds else None
     names = _names(name, everything, encoder)
-    given: dict[str, Any] = {
-        "seeds": numbers,
-        "data": data,
-        "encoder": encoder,
-        "sets": sets or (),
-    }
+    numbers = seeds_of(seeds) if seeds else None
+    given: dict[str, Any] = {"seeds": numbers, "data": data, "encoder": encoder, "sets": sets or ()}
     if dry_run:
         with busy("counting rows"):
             costs = study.dry_run(names, scale, **given)
@@ -82,13 +78,9 @@ def reproduce(
         return
     errors = []
     for recipe in names:
-        runs = study.run_count(study.read_recipe(recipe), scale, numbers)
         folder = to / recipe if to is not None and everything else to
         try:
-            with showing(quiet, workers, runs) as view:
-                result = study.reproduce(
-                    recipe, scale, out=folder, workers=workers, watch=view, **given
-                )
+            result = _run(recipe, scale, quiet, out=folder, workers=workers, **given)
         except UserError as error:
             if not everything:
                 raise
@@ -97,6 +89,20 @@ def reproduce(
             _print_result(result, results)
     if errors:
         raise UserError("; ".join(errors))
+
+
+def _run(
+    name: str, scale: "ScaleName", quiet: bool, *, workers: int, **options: Any
+) -> "Reproduction":
+    """Run a recipe, with its progress on the terminal."""
+    from taskmix.studies.reproduce import read_recipe, reproduce, run_count
+
+    recipe = read_recipe(name)
+    if recipe.bandit:
+        with nullcontext() if quiet else busy("simulating"):
+            return reproduce(name, scale, workers=workers, **options)
+    with showing(quiet, workers, run_count(recipe, scale, options["seeds"])) as view:
+        return reproduce(name, scale, workers=workers, watch=view, **options)
 
 
 def _names(name: str | None, everything: bool, encoder: str | None) -> list[str]:
@@ -130,4 +136,3 @@ def _print_result(result: "Reproduction", results: Path | None) -> None:
     if results is not None:
         store(result, results)
     print_tables(result.tables())
-    out.print(f"{result.name}: {result.verdict()}", soft_wrap=True)
