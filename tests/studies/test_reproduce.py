@@ -13,11 +13,13 @@ from taskmix.studies.adapt import adapted_config
 from taskmix.studies.autosem import AutosemSettings
 from taskmix.studies.comparison import Comparison
 from taskmix.studies.contestants import contestant_config
+from taskmix.studies.paired import Difference
 from taskmix.studies.reproduce import (
     LEFT_OUT,
     RecipeList,
     Reproduction,
     Reproductions,
+    Rule,
     ScaleName,
     dry_run,
     read_recipe,
@@ -120,10 +122,30 @@ def test_a_verdict_follows_from_the_rules() -> None:
         for each in (claimed, other, few)
     ]
     assert verdicts == [
-        "reproduced: 4 of 4 rules hold",
-        "not reproduced: 3 of 4 rules hold",
+        "reproduced: 5 of 5 rules hold",
+        "not reproduced: 3 of 5 rules hold",
         "not comparable: too few seeds for a test, --seeds adds more",
     ]
+
+
+@pytest.mark.parametrize(
+    ("low", "mean", "high", "p", "held"),
+    [
+        (0.001, 0.004, 0.007, 0.02, {"above", "equal", "not_below"}),
+        (-0.009, -0.005, -0.001, 0.03, {"below", "equal", "not_below"}),
+        (-0.008, 0.001, 0.009, 0.7, {"equal", "not_below"}),
+        (-0.008, 0.02, 0.048, 0.1, {"not_below"}),
+        (-0.04, -0.02, 0.001, 0.07, set()),  # too few seeds to say anything
+        (0.02, 0.03, 0.04, 0.001, {"above", "not_below"}),
+    ],
+)
+def test_that_nothing_differs_takes_evidence_too(
+    low: float, mean: float, high: float, p: float, held: set[str]
+) -> None:
+    difference = Difference(mean, 3, low, high, p)
+    expected = ("above", "below", "equal", "not_below")
+    rules = [Rule(contestant="a", against="b", expect=expect) for expect in expected]
+    assert {rule.expect for rule in rules if rule.holds(difference)} == held
 
 
 def test_results_with_other_settings_are_not_comparable() -> None:

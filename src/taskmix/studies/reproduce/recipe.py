@@ -14,6 +14,7 @@ from taskmix.errors import UserError, explain, unknown
 from taskmix.studies.contestants import ALONE, merged
 from taskmix.studies.paired import Difference
 from taskmix.studies.reproduce.measures import MEASURES
+from taskmix.studies.verdict import RELEVANT
 
 ScaleName = Literal["small", "paper"]
 Values = Mapping[str, Mapping[int, float]]
@@ -46,7 +47,14 @@ class _Section(BaseModel):
 
 
 class Rule(_Section):
-    """A statement that the results have to confirm, by a paired t-test over the seeds."""
+    """A statement that the results have to confirm, by a paired t-test over the seeds.
+
+    Args:
+        contestant: a series of values.
+        against: the series that it is compared with.
+        expect: `above` and `below` hold if the difference is significant at 5%, `equal` if its 95%
+            interval is within a point, `not_below` if the interval's lower end is.
+    """
 
     contestant: str
     against: str
@@ -57,12 +65,18 @@ class Rule(_Section):
         return f"{self.contestant} {_EXPECTED[self.expect]} {self.against}"
 
     def holds(self, difference: Difference) -> bool:
+        """Return whether a tested difference confirms the rule.
+
+        That two contestants do not differ takes evidence too: too few seeds must not confirm it.
+        """
+        assert difference.low is not None  # it is tested
+        assert difference.high is not None
         side = difference.mean if difference.significant else 0.0
         return {
             "above": side > 0,
             "below": side < 0,
-            "equal": side == 0,
-            "not_below": side >= 0,
+            "equal": difference.low > -RELEVANT and difference.high < RELEVANT,
+            "not_below": difference.low > -RELEVANT,
         }[self.expect]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from taskmix.errors import UserError
 from taskmix.files import write_whole
-from taskmix.studies.paired import Difference, differences, p_words
+from taskmix.studies.paired import SCORES, Difference, differences, interval_words, p_words
 from taskmix.studies.reproduce.recipe import Recipe, Rule, ScaleName, Values, read_recipe
 from taskmix.tables import Column, Row, Table, Tabled
 
@@ -93,8 +93,9 @@ class Reproduction(Tabled):
         ours = ", ".join(f"{name} {100 * value:.1f}" for name, value in shown.items())
         reported = {name: value for name, value in recipe.reported.items() if name in named}
         paper = ", ".join(f"{name} {value:.1f}" for name, value in reported.items())
+        seeds = max((len(self.values[name]) for name in shown), default=0)
         minutes = f"{self.seconds / 60:,.1f} min"
-        return [self.name, recipe.claim, paper or None, ours, self.verdict(), minutes]
+        return [self.name, recipe.claim, paper or None, ours, seeds, self.verdict(), minutes]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -106,7 +107,7 @@ def _rule_row(check: Check) -> Row:
     if difference is None:
         return [check.rule.words, None, None, result]
     p = p_words(difference) if difference.p is not None else None
-    return [check.rule.words, f"{100 * difference.mean:+.1f}", p, result]
+    return [check.rule.words, interval_words(difference, SCORES), p, result]
 
 
 @dataclass(frozen=True, repr=False)
@@ -116,8 +117,8 @@ class Reproductions(Tabled):
     results: Sequence[Reproduction]
 
     def tables(self) -> list[Table]:
-        headings = ("recipe", "claim", "paper", "ours", "verdict", "cost")
-        columns = [Column(heading, left=True) for heading in headings]
+        headings = ("recipe", "claim", "paper", "ours", "seeds", "verdict", "cost")
+        columns = [Column(heading, ".0f", left=True) for heading in headings]
         return [Table(columns, [result.line() for result in self.results])]
 
 
