@@ -91,10 +91,37 @@ def adapt(
         cache: the cache folder.
         watchers: are notified of the run's progress.
     """
-    from taskmix.training.folder import MODEL, config_of, finished
     from taskmix.training.run import run
 
-    folder, out = Path(folder), Path(out)
+    config, adapted = prepare_adaptation(
+        Path(folder),
+        task,
+        source=source,
+        train_all=train_all,
+        fraction=fraction,
+        sets=sets,
+        data=data,
+        cache=cache,
+    )
+    if fraction == 0:
+        return adapted
+    return replace(adapted, finished=run(config, Path(out), cache=cache, watchers=watchers))
+
+
+def prepare_adaptation(
+    folder: Path,
+    task: str | Mapping[str, Any],
+    *,
+    source: str = RANDOM,
+    train_all: bool = False,
+    fraction: float = 1.0,
+    sets: Sequence[str] = (),
+    data: str | None = None,
+    cache: Path | None = None,
+) -> tuple[RunConfig, Adapted]:
+    """Return the configuration of the new run of `adapt`, and what was chosen for it."""
+    from taskmix.training.folder import MODEL, config_of, finished
+
     finished(folder)
     before = config_of(folder)
     if before.model.conditional is None:
@@ -108,8 +135,6 @@ def adapt(
         probe = _load_probe(folder, config, cache)
         table = probe.zero_shot() if source == BEST or fraction == 0 else []
         row, head = probe.start(source, table)
-    if fraction == 0:
-        return Adapted(row, head, table, None)
     start = {
         "model": str((folder / MODEL).resolve()),
         "row": None if row == RANDOM else row,
@@ -117,8 +142,7 @@ def adapt(
         "train_all": train_all,
     }
     model = config.model.model_dump() | {"adapt": start}
-    scores = run(changed(config, {"model": model}, "adapt"), out, cache=cache, watchers=watchers)
-    return Adapted(row, head, table, scores)
+    return changed(config, {"model": model}, "adapt"), Adapted(row, head, table, None)
 
 
 def adapted_config(

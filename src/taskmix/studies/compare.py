@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -131,15 +132,11 @@ def run_jobs(jobs: Sequence[Job], runner: Runner, locks: FileLocks) -> dict[str,
 
     Return the results by the jobs' names; None for a run that diverged.
     """
-    by_name = {job.name: job for job in jobs}
-    done: dict[str, Finished | None] = {}
-    while remaining := [name for name in by_name if name not in done]:
-        with locks.first_free(remaining) as name:
-            done[name] = _run_job(by_name[name], runner)
-    return done
+    return locks.share({job.name: partial(run_job, job, runner) for job in jobs})
 
 
-def _run_job(job: Job, runner: Runner) -> Finished | None:
+def run_job(job: Job, runner: Runner) -> Finished | None:
+    """Train, resume or read a run; return None if it diverges."""
     title = f"{job.label}, seed {job.config.seed}"
     if is_diverged(job.folder):
         return None
@@ -220,7 +217,7 @@ def _check_deciders(config: RunConfig, contestants: Sequence[RunConfig], runner:
 
 def _check_settings(config: RunConfig, path: Path) -> None:
     """Keep the configuration in the folder; raise if the runs there were begun with another."""
-    if not path.exists():
+    if not (path.exists() and any(path.parent.glob(f"*/seed-*/**/{RUN}"))):
         write_whole(path, dump(config))
         return
     known = _shared_settings(parse_stored(read_yaml(path), str(path)))

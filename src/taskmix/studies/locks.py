@@ -1,11 +1,11 @@
 """Locks between workers that end with the process that holds them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from filelock import FileLock, Timeout
 
@@ -14,6 +14,7 @@ from taskmix.errors import UserError
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
+Result = TypeVar("Result")
 Held = AbstractContextManager[object]
 """A lock that is held; leaving it releases the lock."""
 
@@ -48,6 +49,18 @@ class Locks(ABC):
             name, held = names[0], self.wait(names[0])
         with held:
             yield name
+
+    def share(self, work: Mapping[str, Callable[[], Result]]) -> dict[str, Result]:
+        """Do the work that no other worker has locked, until all of it is done.
+
+        Return the results by name. Work that another worker has done is called again, so it has to
+        find what that worker left.
+        """
+        done: dict[str, Result] = {}
+        while remaining := [name for name in work if name not in done]:
+            with self.first_free(remaining) as name:
+                done[name] = work[name]()
+        return done
 
 
 class FileLocks(Locks):

@@ -1,18 +1,24 @@
 """The ways in which a recipe runs: comparisons, AutoSeM, adaptations, the bandit."""
 
+import json
+import math
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from taskmix.config import RunConfig, changed
-from taskmix.studies.compare import compare, run_seconds
-from taskmix.studies.contestants import ALONE
+from taskmix.files import write_whole
+from taskmix.studies.compare import LOCKS, compare, run_job, run_seconds
+from taskmix.studies.contestants import ALONE, Job
+from taskmix.studies.locks import FileLocks, Result
 from taskmix.studies.reproduce.measures import MEASURES
 from taskmix.studies.reproduce.recipe import Adaptation, Recipe, ScaleName, Values, series_name
+from taskmix.studies.workers import Runner, helpers
 from taskmix.training.folder import JOURNAL
 
 if TYPE_CHECKING:
@@ -22,8 +28,6 @@ if TYPE_CHECKING:
 
 _SEEDS_APART = 1000
 """Added to the seeds of each further target, so that pairs of target and seed differ."""
-ADAPTED, FROZEN = "adapted", "adapted, frozen"
-"""Contestants of an adaptation: all parameters are trained, or the new embedding and head alone."""
 
 
 @dataclass
@@ -128,7 +132,8 @@ class Experiment:
                 alone = next(n for n, each in self.recipe.contestants.items() if each == ALONE)
                 for series, finals in ((name, result.finals), (alone, result.alone)):
                     for final in finals:
-                        self._add(series, _SEEDS_APART * number + final.seed, final.value)
+                        if math.isfinite(final.value):  # else it diverged
+                            self._add(series, _SEEDS_APART * number + final.seed, final.value)
 
     def _adapt(self, adaptation: Adaptation) -> None:
         """Adapt a trained model to each new task with each fraction of its rows."""
@@ -136,91 +141,125 @@ class Experiment:
         trained = self._run(source, [source.decider], self.seeds, self.folder / "source")
         [folders] = trained.folders.values()
         [seeds] = trained.seeds.values()
-        for seed, folder in zip(seeds, folders, strict=True):
-            for number, task in enumerate(adaptation.tasks):
-                for fraction in adaptation.fractions:
-                    if fraction == 0:
-                        self._zero_shot(folder, task, seed)
-                    else:
-                        new = _NewTask(folder, task, fraction, adaptation.sets)
-                        self._adapt_to(new, seed, _SEEDS_APART * number + seed)
+        sources = dict(zip(seeds, folders, strict=True))
+        if 0 in adaptation.fractions:
+            self._zero_shot(adaptation.tasks, sources)
+        self._train_on_new_tasks(adaptation, sources)
 
-    def _zero_shot(self, source: Path, task: str, seed: int) -> None:
+    def _zero_shot(self, tasks: Sequence[str], sources: Mapping[int, Path]) -> None:
         """Add the zero-shot score of each embedding, with the best of the heads that fit."""
-        from taskmix.studies.adapt import adapt
+        work = {
+            f"{task}/seed-{seed}": partial(zero_shot_scores, source, task, self.folder, self.data)
+            for seed, source in sources.items()
+            for task in tasks
+        }
+        done = self._shared(work)
+        for seed in sources:
+            for task in tasks:
+                for row, score in done[f"{task}/seed-{seed}"].items():
+                    self._add(series_name(row, task), seed, score)
 
-        out = self.folder / "zero-shot" / task.replace("/", "-") / f"seed-{seed}"
-        table = adapt(source, task, out, fraction=0, data=self.data).table
-        for row in dict.fromkeys(result.row for result in table):
-            best = max(result.score for result in table if result.row == row)
-            self._add(series_name(row, task), seed, best)
+    def _train_on_new_tasks(self, adaptation: Adaptation, sources: Mapping[int, Path]) -> None:
+        """Add the score of each contestant on each new task, with each fraction and seed."""
+        runner = Runner(watch=self.watch)
+        trainings = {
+            (name, fraction, _SEEDS_APART * number + seed): NewTask(
+                source, task, fraction, adaptation.sets, name, seed, self.folder, self.data
+            )
+            for seed, source in sources.items()
+            for number, task in enumerate(adaptation.tasks)
+            for fraction in filter(None, adaptation.fractions)
+            for name in self.recipe.contestants
+        }
+        done = self._shared({new.name: partial(new.train, runner) for new in trainings.values()})
+        for (name, _, seed), new in trainings.items():
+            if (finished := done[new.name]) is not None:  # else it diverged
+                self._add(series_name(name, new.percent), seed, finished.tasks[new.task].score)
 
-    def _adapt_to(self, new: "_NewTask", seed: int, key: int) -> None:
-        """Add the score of each contestant on a new task, with one seed."""
-        place = self.folder / new.task.replace("/", "-") / new.percent.removesuffix("%")
-        for name in self.recipe.contestants:
-            out = place / name.replace(", ", "-") / f"seed-{seed}"
-            if name == ALONE:
-                finished = self._encoder_alone(new, out)
-            else:
-                finished = self._from_source(new, out, name)
-            self._add(series_name(name, new.percent), key, finished.tasks[new.task].score)
-
-    def _from_source(self, new: "_NewTask", out: Path, name: str) -> "Finished":
-        from taskmix.studies.adapt import BEST, adapt
-        from taskmix.training.folder import RUN
-        from taskmix.training.run import resume_run
-
-        if (out / RUN).exists():
-            return resume_run(out)
-        result = adapt(
-            new.source,
-            new.task,
-            out,
-            source=BEST,
-            train_all=name == ADAPTED,
-            fraction=new.fraction,
-            sets=new.sets,
-            data=self.data,
-            watchers=self._watchers(new, name),
-        )
-        assert result.finished is not None  # its fraction is not 0
-        return result.finished
-
-    def _encoder_alone(self, new: "_NewTask", out: Path) -> "Finished":
-        """Train the encoder without the other tasks on the same rows."""
-        from taskmix.studies.adapt import adapted_config
-        from taskmix.training.folder import config_of
-        from taskmix.training.run import run
-
-        before = config_of(new.source)
-        config = adapted_config(before, new.task, new.fraction, new.sets, self.data)
-        conditional = config.model.conditional
-        frozen = 0 if conditional is None else conditional.freeze
-        model = config.model.model_dump() | {"conditional": None, "freeze": frozen}
-        plain = changed(config, {"model": model}, ALONE)
-        return run(plain, out, resume=True, watchers=self._watchers(new, ALONE))
-
-    def _watchers(self, new: "_NewTask", name: str) -> "Sequence[Watcher]":
-        from taskmix.training.folder import config_of
-
-        if self.watch is None:
-            return []
-        return [self.watch(config_of(new.source), f"{name}, {new.task}, {new.percent}")]
+    def _shared(self, work: Mapping[str, Callable[[], Result]]) -> dict[str, Result]:
+        """Do work that is divided among the workers of the folder; return the results by name."""
+        locks = FileLocks(self.folder / LOCKS)
+        with helpers(self.workers - 1, locks.share, work):
+            return locks.share(work)
 
 
 @dataclass(frozen=True)
-class _NewTask:
-    """A task that the model of a source run is adapted to, and the fraction of its rows."""
+class NewTask:
+    """The training of a contestant on a new task, with a fraction of its rows.
+
+    Args:
+        source: the run whose model is adapted.
+        task: the new task.
+        fraction: of its training rows.
+        sets: changes of the run file.
+        contestant: `alone`, for the encoder without the other tasks, on the same rows; any other
+            name is that of the source's model, all of whose parameters are trained.
+        seed: of the source.
+        out: the folder of the recipe.
+        data: the folder of the official data sets.
+    """
 
     source: Path
     task: str
     fraction: float
     sets: Sequence[str]
+    contestant: str
+    seed: int
+    out: Path
+    data: str | None
 
     @property
     def percent(self) -> str:
         return f"{100 * self.fraction:g}%"
+
+    @property
+    def name(self) -> str:
+        place = f"{self.task.replace('/', '-')}/{self.percent.removesuffix('%')}"
+        return f"{place}/{self.contestant}/seed-{self.seed}"
+
+    def train(self, runner: Runner) -> "Finished | None":
+        """Train, resume or read the run; return None if it diverges."""
+        label = f"{self.contestant}, {self.task}, {self.percent}"
+        folder = self.out / self.name
+        return run_job(Job(label, self._config(folder), folder, self.name), runner)
+
+    def _config(self, folder: Path) -> RunConfig:
+        from taskmix.config import asked_for
+        from taskmix.studies.adapt import BEST, adapted_config, prepare_adaptation
+        from taskmix.training.folder import RUN, config_of
+
+        if (folder / RUN).exists():  # the embedding and the head to start from are chosen
+            return asked_for(config_of(folder))
+        if self.contestant != ALONE:
+            return prepare_adaptation(
+                self.source,
+                self.task,
+                source=BEST,
+                train_all=True,
+                fraction=self.fraction,
+                sets=self.sets,
+                data=self.data,
+            )[0]
+        before = config_of(self.source)
+        config = adapted_config(before, self.task, self.fraction, self.sets, self.data)
+        conditional = config.model.conditional
+        frozen = 0 if conditional is None else conditional.freeze
+        model = config.model.model_dump() | {"conditional": None, "freeze": frozen}
+        return changed(config, {"model": model}, ALONE)
+
+
+def zero_shot_scores(source: Path, task: str, out: Path, data: str | None) -> dict[str, float]:
+    """Return the best zero-shot score of each embedding on a new task; a stored one is read."""
+    from taskmix.studies.adapt import adapt
+
+    path = out / "zero-shot" / task.replace("/", "-") / f"{source.name}.json"
+    if not path.exists():
+        table = adapt(source, task, path.parent, fraction=0, data=data).table
+        best = {r.row: max(o.score for o in table if o.row == r.row) for r in table}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps(best) + "\n")
+    scores: dict[str, float] = json.loads(path.read_text())
+    return scores
 
 
 def _is_learned(spec: Any) -> bool:
