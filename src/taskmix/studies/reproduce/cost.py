@@ -12,6 +12,7 @@ from taskmix.config import RunConfig, build_decider
 from taskmix.errors import UserError
 from taskmix.selection import Selector
 from taskmix.studies.adapt import adapted_config, with_fraction
+from taskmix.studies.autosem import AutosemSettings
 from taskmix.studies.contestants import ALONE, contestant_config
 from taskmix.studies.reproduce.recipe import (
     LEFT_OUT,
@@ -64,17 +65,19 @@ class Cost:
 
 @dataclass(frozen=True)
 class _Plan:
-    """A configuration that a recipe runs.
+    """Runs of a recipe with one configuration.
 
     Args:
-        times: how often, with one seed.
+        runs: their number, with all seeds.
         config: the configuration.
         fraction: of the training rows of its task, if it has only one.
+        part: of the configuration's budget that a run has.
     """
 
-    times: float
+    runs: int
     config: RunConfig
     fraction: float = 1.0
+    part: float = 1.0
 
 
 @dataclass(frozen=True, repr=False)
@@ -136,12 +139,11 @@ def _left_out_table() -> Table:
 
 
 def run_count(recipe: Recipe, scale: ScaleName, seeds: Sequence[int] | None = None) -> int:
-    """Return the number of runs; a round of AutoSeM's stage 1 counts by its steps."""
+    """Return the number of runs; with `alone`, each task counts."""
     if recipe.bandit:
         settings = {**recipe.bandit, **recipe.scale(scale).bandit}
         return len(recipe.contestants) * settings["environments"] * settings["seeds"]
-    count = len(seeds or recipe.scale(scale).seeds)
-    return round(count * sum(plan.times for plan in _plans(recipe, scale, ())))
+    return sum(plan.runs for plan in _plans(recipe, scale, seeds, ()))
 
 
 def _hours(value: float) -> str:
@@ -178,60 +180,66 @@ def cost_of(
     recipe: Recipe, scale: ScaleName, seeds: Sequence[int] | None = None, sets: Sequence[str] = ()
 ) -> Cost:
     """Return the cost of a recipe."""
-    runs, count = run_count(recipe, scale, seeds), len(seeds or recipe.scale(scale).seeds)
+    runs = run_count(recipe, scale, seeds)
     if recipe.bandit:
         steps = recipe.scale(scale).bandit.get("steps", recipe.bandit.get("steps", 0))
         return Cost(None, runs, runs * steps, None, None)
-    plans = list(_plans(recipe, scale, sets))
+    plans = list(_plans(recipe, scale, seeds, sets))
     try:
-        costs = [(plan.times, *_run_cost(plan)) for plan in plans]
+        costs = [(plan.runs * plan.part, *_run_cost(plan)) for plan in plans]
     except UserError as error:
         return Cost(None, runs, None, None, None, str(error))
     known = all(flops is not None for *_, flops in costs)
     return Cost(
         max(rows for _, rows, _, _ in costs),
         runs,
-        round(count * sum(times * steps for times, _, steps, _ in costs)),
-        count * sum(times * (flops or 0.0) for times, *_, flops in costs) if known else None,
+        round(sum(times * steps for times, _, steps, _ in costs)),
+        sum(times * (flops or 0.0) for times, *_, flops in costs) if known else None,
         max((_memory(plan.config) for plan in plans), default=None) if known else None,
     )
 
 
-def _plans(recipe: Recipe, scale: ScaleName, sets: Sequence[str]) -> Iterator[_Plan]:
+def _plans(
+    recipe: Recipe, scale: ScaleName, seeds: Sequence[int] | None, sets: Sequence[str]
+) -> Iterator[_Plan]:
     """Yield what is run; no data are read."""
-    adaptation = recipe.scale(scale).adapt
+    adaptation, count = recipe.scale(scale).adapt, len(seeds or recipe.scale(scale).seeds)
     for panel in recipe.panels_of(scale):
         for target in recipe.targets or ("",):
             config = recipe.config(scale, target, panel, sets)
             if recipe.autosem is not None:
-                yield from _autosem_plans(recipe, scale, config)
+                yield from _autosem_plans(recipe, scale, config, count)
                 continue
             if adaptation is not None:
-                yield _Plan(1, config)
+                yield _Plan(count, config)
                 for task in adaptation.tasks:
                     new = adapted_config(config, task, sets=adaptation.sets)
                     for fraction in filter(None, adaptation.fractions):
-                        yield _Plan(len(recipe.contestants), new, fraction)
+                        yield _Plan(count * len(recipe.contestants), new, fraction)
                 continue
             for spec in recipe.contestants_of(scale, target).values():
-                if spec == ALONE or "learned_from" not in spec:
-                    yield _Plan(1, contestant_config(config, spec))
+                if spec == ALONE:
+                    tasks = len(config.tasks)
+                    yield _Plan(count * tasks, contestant_config(config, spec), part=1 / tasks)
+                elif "learned_from" in spec:
+                    yield _Plan(count, config)
                 else:
-                    yield _Plan(1, config)
+                    yield _Plan(count, contestant_config(config, spec))
 
 
-def _autosem_plans(recipe: Recipe, scale: ScaleName, config: RunConfig) -> Iterator[_Plan]:
-    """Yield the runs of AutoSeM: the studies are shared by all seeds of the final trainings."""
-    seeds = len(recipe.scale(scale).seeds)
+def _autosem_plans(
+    recipe: Recipe, scale: ScaleName, config: RunConfig, seeds: int
+) -> Iterator[_Plan]:
+    """Yield the runs of AutoSeM: each study ends with the best ratio and with the primary alone."""
     for name, spec in recipe.contestants.items():
         if spec == ALONE:
-            yield _Plan(1, config)
-            continue
-        settings = recipe.autosem_settings(scale, name)
-        rounds = settings.get("rounds", 200) * settings.get("batches", 10) / config.budget.steps
-        first = 0.0 if settings.get("without") == "selection" else rounds
-        trials = settings.get("trials", 20) * settings.get("trial_budget", 1.0)
-        yield _Plan(1 + (first + trials) / seeds, config)
+            continue  # the second of the final trainings
+        settings = AutosemSettings(**recipe.autosem_settings(scale, name))
+        if settings.without != "selection":
+            rounds = settings.rounds * settings.batches
+            yield _Plan(1, config, part=rounds / config.budget.steps)
+        yield _Plan(settings.trials, config, part=settings.trial_budget)
+        yield _Plan(2 * seeds, config)
 
 
 def _run_cost(plan: _Plan) -> tuple[int, float, float | None]:
