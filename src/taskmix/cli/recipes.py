@@ -76,19 +76,23 @@ def reproduce(
     if not names:
         _print_list(scale, results)
         return
-    errors = []
+    if results is not None:
+        study.check_results_file(results)
+    errors: dict[str, list[str]] = {}
     for recipe in names:
         folder = to / recipe if to is not None and everything else to
+        # With --all, the options are for the recipes that have them.
+        options = {} if everything and study.read_recipe(recipe).bandit else given
         try:
-            result = _run(recipe, scale, quiet, out=folder, workers=workers, **given)
+            result = _run(recipe, scale, quiet, out=folder, workers=workers, **options)
         except UserError as error:
             if not everything:
                 raise
-            errors.append(f"{recipe}: {error}")
+            errors.setdefault(str(error), []).append(recipe)
         else:
             _print_result(result, results)
     if errors:
-        raise UserError("; ".join(errors))
+        raise UserError("; ".join(f"{', '.join(of)}: {error}" for error, of in errors.items()))
 
 
 def _run(
@@ -107,14 +111,14 @@ def _run(
 
 def _names(name: str | None, everything: bool, encoder: str | None) -> list[str]:
     """Return the recipes to run; none if they are to be listed."""
-    from taskmix.studies.reproduce import read_recipe, recipe_names
+    from taskmix.studies.reproduce import recipe_names
 
+    if everything and encoder is not None:
+        raise UserError("--encoder: expected one recipe, found --all, whose encoders differ")
     if name is None:
         return recipe_names() if everything else []
     if everything:
         raise UserError(f"--all: expected no recipe beside it, found {name}")
-    if encoder is not None and read_recipe(name).bandit:
-        raise UserError(f"--encoder: expected a recipe that trains a model, found {name}")
     return [name]
 
 

@@ -114,7 +114,9 @@ def tasks(
     from taskmix.tasks import catalogue
 
     root = Path(data) if data else None
-    columns = [Column(name, left=True) for name in ("task", "kind", "metrics", "found: rows")]
+    columns = [
+        Column(name, left=name != "task") for name in ("task", "kind", "metrics", "found: rows")
+    ]
     rows = []
     for entry in _tracked(catalogue.listing(root), "counting rows" if sizes else ""):
         splits = _sizes(entry.name, root) if sizes and entry.found else ", ".join(entry.found)

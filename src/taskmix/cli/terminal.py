@@ -95,7 +95,7 @@ def _rich_table(table: "Table", *, narrow: bool = False, tight: bool = False) ->
         rendered.add_column(
             column.heading,
             justify="left" if left else "right",
-            no_wrap=j == 0,
+            no_wrap=j == 0 and not column.left,  # names are whole, sentences are not
             overflow="fold",  # nothing is lost on a narrow terminal
             min_width=None if left else least[j],  # numbers and words are whole
             max_width=least[j] if narrow and not left else None,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from taskmix.files import write_whole
-from taskmix.studies.reproduce.cost import DryRun, RecipeList, dry_run, run_count
+from taskmix.studies.reproduce.cost import DryRun, RecipeList, dry_run, run_count, same_size
 from taskmix.studies.reproduce.experiments import Experiment
 from taskmix.studies.reproduce.recipe import (
     LEFT_OUT,
@@ -20,6 +20,8 @@ from taskmix.studies.reproduce.recipe import (
 from taskmix.studies.reproduce.results import (
     Reproduction,
     Reproductions,
+    check_results_file,
+    make_folder,
     read_reproductions,
     store,
 )
@@ -37,6 +39,7 @@ __all__ = [
     "Reproductions",
     "Rule",
     "ScaleName",
+    "check_results_file",
     "dry_run",
     "read_recipe",
     "read_reproductions",
@@ -71,18 +74,23 @@ def reproduce(
         seeds: other seeds than the recipe's.
         workers: processes on this machine.
         data: the folder of the official data sets; None means the environment's TASKMIX_DATA.
-        encoder: a hub name or folder in place of the recipe's encoder.
+        encoder: a hub name or folder in place of the recipe's encoder; with an encoder of another
+            size, the results are not comparable with the paper's.
         sets: changes of the run file, as in `taskmix run --set`; the results are then not
             comparable with the paper's.
         watch: a function that creates the watcher of a run.
     """
     recipe = read_recipe(name)
+    recipe.check_options(seeds=seeds, encoder=encoder, sets=sets)
     folder = Path(out or Path("studies/reproduce") / f"{name.replace('/', '-')}-{scale}")
+    make_folder(folder)
     listed = seeds or recipe.scale(scale).seeds
-    changes = [*sets, *machine_sets(data, encoder)]
+    places = machine_sets(recipe, scale, data, encoder)
+    changes = [*sets, *places]
     experiment = Experiment(recipe, scale, folder, listed, workers, changes, data, watch)
     values, seconds = experiment.run()
-    settings = recipe.fingerprint(scale, sets)
+    other = [] if encoder is None or same_size(recipe, scale, places) else places
+    settings = recipe.fingerprint(scale, [*sets, *other])
     result = Reproduction(name, scale, values, round(seconds, 1), settings)
     write_whole(folder / RESULT, json.dumps(result.to_json(), indent=2) + "\n")
     return result

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -101,20 +101,22 @@ class DryRun(Tabled):
         rows: list[Row] = [self._row(name, cost) for name, cost in self.costs.items()]
         missing = [f"{name}: {cost.missing}" for name, cost in self.costs.items() if cost.missing]
         notes = (
-            f"Hours of one process here, at {self.speed / 1e9:,.0f} GFLOP/s: an upper estimate "
-            "with texts of the maximum length. Memory is that of one run in float32. Encoders of "
-            "images, the bandit and encoders of unknown size have no estimate.",
+            f"Hours of one process here, at {self.speed / 1e9:,.0f} GFLOP/s, with texts of the "
+            "maximum length; evaluations, signals and the tries of diw are not counted. Memory is "
+            "that of one run in float32. Encoders of images, the bandit and encoders of unknown "
+            "size have no estimate.",
             *missing,
         )
         table = Table(columns, rows, f"Recipes at scale {self.scale}", notes=notes)
-        return [table, _left_out_table()] if len(self.costs) > 1 else [table]
+        if len(self.costs) > 1:
+            return [replace(table, notes=(*notes, _papers())), _left_out_table()]
+        return [table, *map(_content_table, self.costs)]
 
     def _row(self, name: str, cost: Cost) -> Row:
         recipe = read_recipe(name)
         hours = None if cost.flops is None else cost.flops / self.speed / 3600
         memory = None if cost.memory is None else cost.memory / 1e9
-        title = f"{recipe.source}: {recipe.title}"
-        return [name, title, cost.rows, cost.runs, cost.steps, hours, memory]
+        return [name, recipe.title, cost.rows, cost.runs, cost.steps, hours, memory]
 
 
 @dataclass(frozen=True, repr=False)
@@ -128,9 +130,26 @@ class RecipeList(Tabled):
         for name in recipe_names():
             recipe = read_recipe(name)
             runs = run_count(recipe, self.scale)
-            rows.append([name, f"{recipe.source}: {recipe.title}", runs])
+            rows.append([name, recipe.title, runs])
         columns = [Column("recipe"), Column("experiment", left=True), Column("runs", ",.0f")]
-        return [Table(columns, rows, f"Recipes at scale {self.scale}"), _left_out_table()]
+        title = f"Recipes at scale {self.scale}"
+        return [Table(columns, rows, title, notes=(_papers(),)), _left_out_table()]
+
+
+def _papers() -> str:
+    """Return a sentence on the papers that the names of recipes begin with."""
+    sources = {name.partition("/")[0]: read_recipe(name).source for name in recipe_names()}
+    return f"Papers: {'; '.join(f'{name}: {source}' for name, source in sources.items())}."
+
+
+def _content_table(name: str) -> Table:
+    """Return the rules of a recipe, with its claim and its choices."""
+    recipe = read_recipe(name)
+    rows: list[Row] = [[rule.words] for rule in recipe.rules]
+    head = f"The paper, {recipe.source}, claims: {recipe.claim}"
+    choices = "What the paper leaves open, and what deviates from it:"
+    notes = (head, choices, *(f"- {choice}" for choice in recipe.choices))
+    return Table([Column("rule")], rows, notes=notes)
 
 
 def _left_out_table() -> Table:
@@ -169,10 +188,13 @@ def dry_run(
         encoder: a hub name or folder in place of the recipes' encoders.
         sets: changes of the run files, as in `taskmix run --set`.
     """
-    changes = [*sets, *machine_sets(data, encoder)]
-    costs = {
-        name: cost_of(read_recipe(name), scale, seeds, changes) for name in names or recipe_names()
-    }
+    for name in names if len(names) == 1 else ():
+        read_recipe(name).check_options(seeds=seeds, encoder=encoder, sets=sets)
+    costs = {}
+    for name in names or recipe_names():
+        recipe = read_recipe(name)
+        changes = [*sets, *machine_sets(recipe, scale, data, encoder)]
+        costs[name] = cost_of(recipe, scale, seeds, changes)
     return DryRun(scale, costs, training_speed())
 
 
@@ -208,7 +230,7 @@ def _plans(
         for target in recipe.targets or ("",):
             config = recipe.config(scale, target, panel, sets)
             if recipe.autosem is not None:
-                yield from _autosem_plans(recipe, scale, config, count)
+                yield from _autosem_plans(recipe, scale, target, config, count)
                 continue
             if adaptation is not None:
                 yield _Plan(count, config)
@@ -228,13 +250,13 @@ def _plans(
 
 
 def _autosem_plans(
-    recipe: Recipe, scale: ScaleName, config: RunConfig, seeds: int
+    recipe: Recipe, scale: ScaleName, target: str, config: RunConfig, seeds: int
 ) -> Iterator[_Plan]:
     """Yield the runs of AutoSeM: each study ends with the best ratio and with the primary alone."""
     for name, spec in recipe.contestants.items():
         if spec == ALONE:
             continue  # the second of the final trainings
-        settings = AutosemSettings(**recipe.autosem_settings(scale, name))
+        settings = AutosemSettings(**recipe.autosem_settings(scale, name, target))
         if settings.without != "selection":
             rounds = settings.rounds * settings.batches
             yield _Plan(1, config, part=rounds / config.budget.steps)
@@ -259,6 +281,12 @@ def _run_cost(plan: _Plan) -> tuple[int, float, float | None]:
     work = multiplications(config.model_spec)
     flops = None if work is None else work * (6 * steps * batch + 2 * scored)
     return rows, steps, flops
+
+
+def same_size(recipe: Recipe, scale: ScaleName, sets: Sequence[str]) -> bool:
+    """Return whether changes leave the encoder's layers and width, as far as they are known."""
+    ours, other = (_shape(recipe.first_config(scale, changes).model_spec) for changes in ((), sets))
+    return ours is not None and other is not None and ours[:2] == other[:2]
 
 
 def _shape(spec: "ModelSpec") -> tuple[int, int, float] | None:

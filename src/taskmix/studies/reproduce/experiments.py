@@ -17,7 +17,14 @@ from taskmix.studies.compare import LOCKS, compare, run_job, run_seconds
 from taskmix.studies.contestants import ALONE, Job
 from taskmix.studies.locks import FileLocks, Result
 from taskmix.studies.reproduce.measures import MEASURES
-from taskmix.studies.reproduce.recipe import Adaptation, Recipe, ScaleName, Values, series_name
+from taskmix.studies.reproduce.recipe import (
+    SEEDS_APART,
+    Adaptation,
+    Recipe,
+    ScaleName,
+    Values,
+    series_name,
+)
 from taskmix.studies.workers import Runner, helpers
 from taskmix.training.folder import JOURNAL
 
@@ -25,9 +32,6 @@ if TYPE_CHECKING:
     from taskmix.studies.comparison import Comparison
     from taskmix.training.folder import Finished
     from taskmix.training.watching import Watcher
-
-_SEEDS_APART = 1000
-"""Added to the seeds of each further target, so that pairs of target and seed differ."""
 
 
 @dataclass
@@ -79,12 +83,12 @@ class Experiment:
                 config = self.recipe.config(self.scale, target, panel, self.sets)
                 parts = [part.replace("/", "-") for part in (panel, target) if part]
                 comparison = self._compared(config, target, self.folder.joinpath(*parts))
-                self._measure(comparison, panel, _SEEDS_APART * number)
+                self._measure(comparison, panel, SEEDS_APART * number)
 
     def _measure(self, comparison: "Comparison", panel: str, offset: int) -> None:
         """Add the measures of all runs of a comparison; a contestant may diverge in all of them."""
         for measure, named in self.recipe.measures.items():
-            for name in named or self.recipe.contestants:
+            for name in named or self.recipe.contestants_of(self.scale):
                 runs, seeds = comparison.runs.get(name, ()), comparison.seeds.get(name, ())
                 folders = comparison.folders.get(name) or [Path()] * len(runs)
                 for seed, run, folder in zip(seeds, runs, folders, strict=True):
@@ -117,7 +121,7 @@ class Experiment:
             for name, spec in self.recipe.contestants.items():
                 if spec == ALONE:
                     continue
-                settings = AutosemSettings(**self.recipe.autosem_settings(self.scale, name))
+                settings = AutosemSettings(**self.recipe.autosem_settings(self.scale, name, target))
                 folder = self.folder / target.replace("/", "-") / name
                 result = autosem(
                     config,
@@ -133,7 +137,7 @@ class Experiment:
                 for series, finals in ((name, result.finals), (alone, result.alone)):
                     for final in finals:
                         if math.isfinite(final.value):  # else it diverged
-                            self._add(series, _SEEDS_APART * number + final.seed, final.value)
+                            self._add(series, SEEDS_APART * number + final.seed, final.value)
 
     def _adapt(self, adaptation: Adaptation) -> None:
         """Adapt a trained model to each new task with each fraction of its rows."""
@@ -163,7 +167,7 @@ class Experiment:
         """Add the score of each contestant on each new task, with each fraction and seed."""
         runner = Runner(watch=self.watch)
         trainings = {
-            (name, fraction, _SEEDS_APART * number + seed): NewTask(
+            (name, fraction, SEEDS_APART * number + seed): NewTask(
                 source, task, fraction, adaptation.sets, name, seed, self.folder, self.data
             )
             for seed, source in sources.items()

@@ -20,6 +20,8 @@ from taskmix.journal import (
 from taskmix.records import UnitRecord, normalised
 from taskmix.training.folder import JOURNAL, Finished, config_of
 
+OF_TASK = " score"
+"""The end of the part that is the score of one task."""
 EARLY_PART = 0.1
 """The part of a run whose composition is measured."""
 
@@ -29,6 +31,11 @@ Measure = Callable[[Finished, Path], Mapping[str, float]]
 
 def score(run: Finished, folder: Path) -> dict[str, float]:
     return {"": run.score if run.objective is None else run.objective}
+
+
+def tasks(run: Finished, folder: Path) -> dict[str, float]:
+    """The score of each task."""
+    return {f"{task}{OF_TASK}": scores.score for task, scores in run.tasks.items()}
 
 
 def sigma(run: Finished, folder: Path) -> dict[str, float]:
@@ -148,6 +155,7 @@ MEASURES: dict[str, Measure] = {
     measure.__name__: measure
     for measure in (
         score,
+        tasks,
         sigma,
         groups,
         auc,

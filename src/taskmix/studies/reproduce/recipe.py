@@ -19,6 +19,8 @@ from taskmix.studies.verdict import RELEVANT
 ScaleName = Literal["small", "paper"]
 Values = Mapping[str, Mapping[int, float]]
 """By series (a contestant, in a panel, by a measure) and seed; in a bandit, by environment."""
+SEEDS_APART = 1000
+"""Added to the seeds of each further target, so that pairs of target and seed differ."""
 _TARGET = "{target}"
 _EXPECTED = {
     "above": "is above",
@@ -28,16 +30,17 @@ _EXPECTED = {
 }
 _TEST_SETS = "scores of the GLUE test server; `taskmix predict` writes the files for it"
 LEFT_OUT = {
-    "counterfactual/figure2": "the curves of counterfactual/table1; its runs' reports show them",
+    "counterfactual/figure2": "the curves of counterfactual/table1; `taskmix report` with its "
+    "folder draws them",
     "counterfactual/table2": _TEST_SETS,
     "counterfactual/table3": "the learned shares are part of counterfactual/table1",
     "autosem/table1": f"{_TEST_SETS}; autosem/table3 has the dev scores of the same five tasks",
     "camtl/table2": f"{_TEST_SETS}; camtl/table1 and camtl/table10 have the dev scores",
-    "camtl/table5": "published scores of other systems; ours are those of camtl/table4",
+    "camtl/table5": "published scores of other systems; those of CA-MTL are of camtl/table4",
     "camtl/table6": "published scores of other systems on test sets; `taskmix run` with "
     "examples/camtl-24.yaml and `taskmix adapt` train the models, and `taskmix evaluate --split "
     "test` scores them",
-    "camtl/table9": "the scores by task of camtl/table1 and camtl/table4; the reports show them",
+    "camtl/table9": "the scores by task of camtl/table1 and camtl/table4, which print them",
 }
 """Results of the papers that have no recipe, and the reason."""
 
@@ -62,7 +65,14 @@ class Rule(_Section):
 
     @property
     def words(self) -> str:
-        return f"{self.contestant} {_EXPECTED[self.expect]} {self.against}"
+        """The rule in words; the same contestant is named once.
+
+        >>> Rule(contestant="a: glue/mnli", against="a: glue/rte", expect="above").words
+        'a: glue/mnli is above glue/rte'
+        """
+        name, colon, _ = self.contestant.partition(": ")
+        against = self.against.removeprefix(name + colon) if colon else self.against
+        return f"{self.contestant} {_EXPECTED[self.expect]} {against}"
 
     def holds(self, difference: Difference) -> bool:
         """Return whether a tested difference confirms the rule.
@@ -94,6 +104,13 @@ class Adaptation(_Section):
     sets: tuple[str, ...] = ()
 
 
+class TargetChanges(_Section):
+    """Changes of the run file and of the settings of AutoSeM for one of the targets."""
+
+    run: dict[str, Any] = {}
+    autosem: dict[str, Any] = {}
+
+
 class Scale(_Section):
     """The size of an experiment: the part of the recipe that it sets."""
 
@@ -104,6 +121,7 @@ class Scale(_Section):
     bandit: dict[str, int] = {}
     autosem: dict[str, Any] = {}
     adapt: Adaptation | None = None
+    by_target: dict[str, TargetChanges] = {}
 
 
 class Recipe(_Section):
@@ -122,6 +140,7 @@ class Recipe(_Section):
         paper: the paper's settings.
         run: the run file that both sizes share.
         reported: the paper's values by series, in percent.
+        reported_by_task: the paper's values by series and task, in percent.
         choices: what the paper leaves open, and what we chose.
         targets: tasks that are the target in turn, in place of `{target}`; a pair of target and
             seed counts as a seed.
@@ -140,6 +159,7 @@ class Recipe(_Section):
     paper: Scale
     run: dict[str, Any] = {}
     reported: dict[str, float] = {}
+    reported_by_task: dict[str, dict[str, float]] = {}
     choices: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     panels: dict[str, dict[str, Any]] = {}
@@ -161,12 +181,30 @@ class Recipe(_Section):
         """Return the changes of the run file by panel; one without a name if there are none."""
         return {**self.panels, **self.scale(scale).panels} or {"": {}}
 
+    def first_config(self, scale: ScaleName, sets: Sequence[str] = ()) -> RunConfig:
+        """Return the run file of the first target and panel."""
+        panel = next(iter(self.panels_of(scale)))
+        return self.config(scale, (*self.targets, "")[0], panel, sets)
+
     def config(
         self, scale: ScaleName, target: str = "", panel: str = "", sets: Sequence[str] = ()
     ) -> RunConfig:
         """Return the run file of a size, with one of the targets, in one of the panels."""
         values = merged(merged(self.run, self.scale(scale).run), self.panels_of(scale)[panel])
+        values = merged(values, self._changes(scale, target).run)
         return with_sets(parse(_with_target(values, target), self.title), sets)
+
+    def check_options(self, *, seeds: Sequence[int] | None, **of_models: Any) -> None:
+        """Raise if an option is given that the experiment does not have."""
+        for name, value in {"seeds": seeds, **of_models}.items():
+            if self.bandit and value:
+                raise UserError(f"{name}: expected a recipe that trains a model, found a bandit")
+        for seed in seeds or ():
+            if seed >= SEEDS_APART:
+                raise UserError(f"seeds: expected numbers below {SEEDS_APART}, found {seed}")
+
+    def _changes(self, scale: ScaleName, target: str) -> TargetChanges:
+        return self.scale(scale).by_target.get(target, TargetChanges())
 
     def contestants_of(self, scale: ScaleName, target: str = "") -> dict[str, Any]:
         """Return the contestants of a size; a mapping has its name as `as`."""
@@ -189,13 +227,22 @@ class Recipe(_Section):
             "adapt": size.adapt and size.adapt.model_dump(),
             "sets": list(sets),
         }
+        if size.by_target:
+            settings["by_target"] = {key: c.model_dump() for key, c in size.by_target.items()}
         text = json.dumps(settings, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def autosem_settings(self, scale: ScaleName, contestant: str) -> dict[str, Any]:
+    def autosem_settings(self, scale: ScaleName, contestant: str, target: str) -> dict[str, Any]:
         """Return the settings of a contestant of an AutoSeM experiment."""
-        changes = self.contestants[contestant]
-        return {**(self.autosem or {}), **self.scale(scale).autosem, **changes}
+        shared = {**(self.autosem or {}), **self.scale(scale).autosem}
+        return {**shared, **self._changes(scale, target).autosem, **self.contestants[contestant]}
+
+    def tasks_apart(self, scale: ScaleName) -> tuple[str, ...]:
+        """Return the tasks that take turns, so that a value belongs to a seed and a task."""
+        adaptation = self.scale(scale).adapt
+        if adaptation is None:
+            return self.targets
+        return adaptation.tasks if any(adaptation.fractions) else ()  # zero-shot series have a task
 
 
 def _named(spec: Any, name: str) -> dict[str, Any]:
@@ -240,7 +287,25 @@ def read_recipe(name: str) -> Recipe:
         raise UserError(f"{path.name}: {explain(error)}") from None
 
 
-def machine_sets(data: str | None, encoder: str | None) -> list[str]:
+def machine_sets(
+    recipe: Recipe, scale: ScaleName, data: str | None, encoder: str | None
+) -> list[str]:
     """Return the changes of the run file that say where a machine has its data and its encoder."""
-    places = {"data": data and str(Path(data).resolve()), "model.encoder": encoder}
-    return [f"{key}={json.dumps(place)}" for key, place in places.items() if place is not None]
+    sets = [] if data is None else [f"data={json.dumps(str(Path(data).resolve()))}"]
+    if encoder is None or recipe.bandit:
+        return sets
+    model = recipe.first_config(scale).model
+    if model.encoder == "lenet":
+        raise UserError("encoder: expected a recipe that reads texts, found one of images")
+    key = "model.over" if model.encoder == "bilstm" else "model.encoder"
+    return [*sets, f"{key}={json.dumps(_place_of(encoder))}"]
+
+
+def _place_of(encoder: str) -> str:
+    """Return the whole path of a folder; a hub name as it is."""
+    folder = Path(encoder).expanduser()
+    if folder.is_dir():
+        return str(folder.resolve())
+    if encoder.startswith(("/", ".", "~")) or encoder.count("/") > 1:  # not `owner/model`
+        raise UserError(f"encoder: expected a folder or a hub name, found no folder {encoder}")
+    return encoder

@@ -4,13 +4,22 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from taskmix.errors import UserError
 from taskmix.files import write_whole
 from taskmix.studies.paired import SCORES, Difference, differences, interval_words, p_words
-from taskmix.studies.reproduce.recipe import Recipe, Rule, ScaleName, Values, read_recipe
-from taskmix.tables import Column, Row, Table, Tabled
+from taskmix.studies.reproduce.measures import OF_TASK
+from taskmix.studies.reproduce.recipe import (
+    SEEDS_APART,
+    Recipe,
+    Rule,
+    ScaleName,
+    Values,
+    read_recipe,
+)
+from taskmix.tables import Column, Row, Table, TableCell, Tabled
 
 
 @dataclass(frozen=True)
@@ -68,22 +77,54 @@ class Reproduction(Tabled):
         return f"{'reproduced' if all(held) else 'not reproduced'}: {count}"
 
     def tables(self) -> list[Table]:
-        return [self.values_table(), self.rules_table()]
+        by_task = [self.tasks_table()] if self._by_task() else []
+        return [self.values_table(), *by_task, self.rules_table()]
 
     def values_table(self) -> Table:
         recipe = self.recipe
         rows: list[Row] = [
-            [name, 100 * sum(v.values()) / len(v), recipe.reported.get(name), len(v)]
+            [name, 100 * fmean(v.values()), recipe.reported.get(name), len(v)]
             for name, v in self.values.items()
+            if not name.endswith(OF_TASK)
         ]
         columns = [Column("contestant"), Column("ours", ".1f"), Column("paper", ".1f")]
         runs = "bandits" if recipe.bandit else "runs"
-        return Table([*columns, Column(runs, ".0f")], rows, f"{recipe.source}, {recipe.title}")
+        table = Table([*columns, Column(runs, ".0f")], rows, f"{recipe.source}, {recipe.title}")
+        return table if recipe.reported else table.with_columns([0, 1, 3])
+
+    def tasks_table(self) -> Table:
+        """Return the mean value of each series and task, with the paper's."""
+        by_task, reported = self._by_task(), self.recipe.reported_by_task
+        series = list(dict.fromkeys(name for of_task in by_task.values() for name in of_task))
+        rows: list[Row] = [
+            [task, *(_beside(of_task.get(s), reported.get(s, {}).get(task)) for s in series)]
+            for task, of_task in by_task.items()
+        ]
+        columns = [Column("task"), *(Column(name, left=True) for name in series)]
+        return Table(columns, rows, "By task: ours (the paper's)")
+
+    def _by_task(self) -> dict[str, dict[str, float]]:
+        """Return mean values by task and series, where they are known by task."""
+        tasks = self.recipe.tasks_apart(self.scale)
+        found: dict[str, dict[str, float]] = {}
+        for name, values in self.values.items():
+            if name.endswith(OF_TASK):
+                series, _, task = name.removesuffix(OF_TASK).rpartition(": ")
+                found.setdefault(task, {})[series] = fmean(values.values())
+            for number, task in enumerate(tasks if len(tasks) > 1 else ()):
+                of_task = [v for seed, v in values.items() if seed // SEEDS_APART == number]
+                if of_task:
+                    found.setdefault(task, {})[name] = fmean(of_task)
+        return found
 
     def rules_table(self) -> Table:
         rows: list[Row] = [_rule_row(check) for check in self.checks()]
-        columns = [Column("rule"), Column("difference", left=True), Column("p"), Column("result")]
-        return Table(columns, rows, notes=(self.recipe.claim, f"Verdict: {self.verdict()}."))
+        columns = [Column("rule", left=True), *map(Column, ("difference", "p", "result"))]
+        cost = f"The runs took {self._minutes()}, summed over the workers."
+        return Table(columns, rows, notes=(self.recipe.claim, cost, f"Verdict: {self.verdict()}."))
+
+    def _minutes(self) -> str:
+        return f"{self.seconds / 60:,.1f} min"
 
     def line(self) -> Row:
         """Return the row of this experiment in a table of all."""
@@ -94,11 +135,19 @@ class Reproduction(Tabled):
         reported = {name: value for name, value in recipe.reported.items() if name in named}
         paper = ", ".join(f"{name} {value:.1f}" for name, value in reported.items())
         seeds = max((len(self.values[name]) for name in shown), default=0)
-        minutes = f"{self.seconds / 60:,.1f} min"
-        return [self.name, recipe.claim, paper or None, ours, seeds, self.verdict(), minutes]
+        cost = self._minutes()
+        return [self.name, recipe.claim, paper or None, ours, seeds, self.verdict(), cost]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def _beside(ours: float | None, paper: float | None) -> TableCell | None:
+    """Return our value with the paper's."""
+    if ours is None:
+        return None
+    text = f"{100 * ours:.1f}"
+    return TableCell(text if paper is None else f"{text} ({paper:.1f})", ours)
 
 
 def _rule_row(check: Check) -> Row:
@@ -124,8 +173,9 @@ class Reproductions(Tabled):
 
 def read_reproductions(path: Path) -> list[Reproduction]:
     """Return the stored results of a JSON Lines file, in the order of the recipes."""
-    if not path.exists():
-        raise UserError(f"{path}: expected a file of stored reproductions, found none")
+    if not path.is_file():
+        found = "a folder" if path.is_dir() else "none"
+        raise UserError(f"{path}: expected a file of stored reproductions, found {found}")
     results = [_from_json(line, path) for line in path.read_text().splitlines()]
     return sorted(results, key=lambda result: result.name)
 
@@ -143,10 +193,25 @@ def _from_json(line: str, path: Path) -> Reproduction:
         raise UserError(f"{path}: expected a reproduction in each line, found {error}") from None
 
 
+def check_results_file(path: Path) -> None:
+    """Raise if `store` cannot write to a file, hours before it does."""
+    if path.exists():
+        read_reproductions(path)
+    else:
+        make_folder(path.parent)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder if it is missing; raise one sentence if that is not possible."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{folder}: expected a folder to write to, {error.strerror}") from None
+
+
 def store(result: Reproduction, path: Path) -> None:
     """Write a result to a JSON Lines file, in place of an earlier one of the same recipe."""
     others = read_reproductions(path) if path.exists() else []
     kept = [o for o in others if (o.name, o.scale) != (result.name, result.scale)]
     lines = [json.dumps(o.to_json()) for o in sorted([*kept, result], key=lambda o: o.name)]
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, "\n".join(lines) + "\n")
