@@ -88,6 +88,16 @@ def test_a_pipe_gets_a_wide_table_whole_and_a_narrow_terminal_loses_nothing(
     assert "…" not in folded
 
 
+def test_a_narrow_terminal_folds_the_sentences_of_a_first_column(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = "mt_uncertainty: glue/mnli is above glue/sst2"
+    table = Table([Column("rule", left=True), Column("p")], [[words, "0.012"]])
+    shown = printed(monkeypatch, table, width=40, force_terminal=True, color_system=None)
+    assert shown.count("0.012") == 1
+    assert max(map(len, shown.splitlines())) <= 40
+
+
 def test_the_first_rows_say_how_many_there_are() -> None:
     assert TABLE.first(3) is TABLE
     first = TABLE.first(1)

@@ -166,11 +166,20 @@ def test_a_comparison_grows_by_seeds_and_contestants_under_the_settings_of_its_f
     grown = compare(RUN | {"policy": "task_size", "seed": 9}, ["task_size"], [1, 2], tmp_path)
     assert [len(runs) for runs in grown.runs.values()] == [2]  # nothing was written by the first
     ran = len(called)
+    write_whole(tmp_path / "random/seed-1/run.yaml", dump(RunConfig(**RUN)))  # it was begun
     with pytest.raises(
         UserError, match=r"compare\.yaml: begun with other settings: budget\.steps was"
     ):
         compare(RUN | {"budget": {"steps": 7}}, ["exp3s"], [3], tmp_path)
     assert len(called) == ran
+
+
+def test_a_folder_whose_runs_did_not_begin_takes_other_settings(
+    called: list[tuple[RunConfig, Path]], tmp_path: Path
+) -> None:
+    compare(RUN, ["random"], [1], tmp_path)  # as if its encoder had not been found
+    compare(RUN | {"budget": {"steps": 7}}, ["random"], [1], tmp_path)
+    assert len(called) == 2
 
 
 def test_a_look_counts_the_seeds_that_the_baseline_has_too(

@@ -46,6 +46,8 @@ def test_score_sigma_and_groups(random_run: tuple[Finished, Path]) -> None:
     result, folder = random_run
     scores = [of_task.score for of_task in result.tasks.values()]
     assert measured("score", result, folder) == {"": pytest.approx(fmean(scores))}
+    of_task = {f"{task} score": result.tasks[task].score for task in DIGITS}
+    assert measured("tasks", result, folder) == of_task
     assert measured("groups", result, folder) == {"digits": pytest.approx(fmean(scores))}
     assert measured("sigma", result, folder) == {"sigma": pytest.approx(pstdev(scores))}
 

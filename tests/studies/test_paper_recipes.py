@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,18 @@ from transformers import (
 
 from taskmix import RunConfig, run
 from taskmix.config import changed, load
-from taskmix.studies.adapt import adapt
-from taskmix.studies.contestants import contestant_config, jobs_of
+from taskmix.studies.contestants import Job, contestant_config, jobs_of
 from taskmix.studies.reproduce import Recipe, read_recipe, recipe_names
+from taskmix.studies.reproduce.experiments import NewTask, zero_shot_scores
+from taskmix.studies.reproduce.measures import MEASURES
+from taskmix.studies.workers import Runner
+from taskmix.training.folder import Finished
 
 TRAINED = [name for name in recipe_names() if not read_recipe(name).bandit]
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"word{n}" for n in range(40)), "the"]
 ROWS = 40
+EXAMPLES = 12
+"""Of a dev set; both classes are among the first ones."""
 ROOT = Path(__file__).parents[2]
 QUESTION = {
     "context": "the cat sat",
@@ -115,7 +121,7 @@ def tiny(config: RunConfig, encoders: dict[str, Path], data: Path) -> RunConfig:
         "tasks": [{"name": name, "rows": ROWS} for name in config.task_names],
         "model": model,
         "budget": {"steps": 2, "rounds": 1, "batch": 4},
-        "evaluate": {"examples": 6, "every": 2 if config.unit == "steps" else 1},
+        "evaluate": {"examples": EXAMPLES, "every": 2 if config.unit == "steps" else 1},
         "data": str(data),
         "device": "cpu",
     }
@@ -123,17 +129,30 @@ def tiny(config: RunConfig, encoders: dict[str, Path], data: Path) -> RunConfig:
 
 
 def contestants(recipe: Recipe, config: RunConfig, target: str) -> list[RunConfig]:
-    """The configurations of a paper-scale recipe, one for each contestant."""
+    """The configurations of a paper-scale recipe, one for each contestant or stage."""
     if recipe.autosem is not None:
         thompson = {"name": "thompson", "primary": target, "batches": 1}
-        return [changed(config, {"policy": thompson}, "test")]
+        mixed = {"name": "cycle", "ratio": dict.fromkeys(config.task_names, 1)}
+        return [changed(config, {"policy": policy}, "test") for policy in (thompson, mixed)]
     if recipe.paper.adapt is not None:
         return [config]
     specs = recipe.contestants_of("paper", target)
+    share = 1 / len(config.tasks)
     return [
         contestant_config(config, spec)
-        for spec in specs.values()
         if spec == "alone" or "learned_from" not in spec
+        else changed(
+            config,
+            {
+                "policy": {
+                    "name": "fixed",
+                    "probabilities": dict.fromkeys(config.task_names, share),
+                    "as": spec["as"],
+                }
+            },
+            "test",
+        )
+        for spec in specs.values()
     ]
 
 
@@ -142,18 +161,45 @@ def test_two_steps_at_the_papers_size(
     name: str, all_data: Path, encoders: dict[str, Path], tmp_path: Path
 ) -> None:
     recipe = read_recipe(name)
-    target = recipe.targets[0] if recipe.targets else ""
-    for panel in recipe.panels_of("paper"):
-        config = recipe.config("paper", target, panel)
-        for contestant in contestants(recipe, config, target):
-            short = tiny(contestant, encoders, all_data)
-            for job in jobs_of(short, 1, tmp_path / panel)[:2]:  # two of the tasks alone
-                result = run(job.config, job.folder)
-                assert set(result.tasks) == set(job.config.task_names)
-                if recipe.paper.adapt is not None:
-                    check_adaptation(
-                        job.folder, tmp_path / "adapted", 0 in recipe.paper.adapt.fractions
-                    )
+    targets = recipe.targets or ("",)
+    for target in targets if recipe.paper.by_target else targets[:1]:
+        for panel in recipe.panels_of("paper"):
+            config = recipe.config("paper", target, panel)
+            for contestant in contestants(recipe, config, target):
+                short = tiny(contestant, encoders, all_data)
+                folder = tmp_path / target.replace("/", "-") / panel
+                for job in jobs_of(short, 1, folder)[:2]:  # two of the tasks alone
+                    result = run(job.config, job.folder)
+                    assert set(result.tasks) == set(job.config.task_names)
+                    if job.label != "alone":
+                        check_measures(recipe, job, result)
+                    if recipe.paper.adapt is not None:
+                        check_adaptation(recipe, job.folder, tmp_path / "adapted")
+
+
+def check_measures(recipe: Recipe, job: Job, result: Finished) -> None:
+    for measure, names in recipe.measures.items():
+        if not names or job.label in names:
+            values = MEASURES[measure](result, job.folder).values()
+            assert values
+            assert all(math.isfinite(value) for value in values)
+
+
+@pytest.mark.parametrize(
+    ("name", "recipe", "contestant"),
+    [("camtl-8", "camtl/table1", "mt_uncertainty"), ("camtl-24", "camtl/table4", "ca_mtl")],
+)
+def test_the_run_files_have_the_settings_of_the_recipes(
+    name: str, recipe: str, contestant: str
+) -> None:
+    ours, other = load(ROOT / f"examples/{name}.yaml"), read_recipe(recipe)
+    spec = other.contestants_of("paper")[contestant]
+    same = contestant_config(other.config("paper"), spec)
+    same = changed(same, {"model": same.model.model_dump() | {"encoder": ours.model.encoder}}, "")
+    for key in ("tasks", "model", "loss", "budget", "optimizer", "evaluate"):
+        assert getattr(ours, key) == getattr(same, key), key
+    assert ours.decider["name"] == same.decider["name"]
+    assert ours.seed in other.paper.seeds
 
 
 @pytest.mark.parametrize("name", ["camtl-8", "camtl-24"])
@@ -166,12 +212,16 @@ def test_two_steps_of_the_run_files(
     assert set(result.tasks) == set(config.task_names)
 
 
-def check_adaptation(source: Path, out: Path, zero_shot: bool) -> None:
-    if zero_shot:
-        rows = {result.row for result in adapt(source, "scitail", out, fraction=0).table}
-        assert {"random", "glue/mnli"} <= rows
+def check_adaptation(recipe: Recipe, source: Path, out: Path) -> None:
+    adaptation = recipe.paper.adapt
+    assert adaptation is not None
+    if 0 in adaptation.fractions:
+        scores = zero_shot_scores(source, "scitail", out, None)
+        assert {"random", "glue/mnli"} <= set(scores)
         return
     sets = ["budget.steps=2", "evaluate.every=2"]
-    adapted = adapt(source, "scitail", out, fraction=0.001, sets=sets, train_all=True)
-    assert adapted.finished is not None
-    assert "scitail" in adapted.finished.tasks
+    for contestant in recipe.contestants:
+        new = NewTask(source, "scitail", 0.001, sets, contestant, 12, out, None)
+        finished = new.train(Runner())
+        assert finished is not None
+        assert "scitail" in finished.tasks

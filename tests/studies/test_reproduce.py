@@ -1,9 +1,11 @@
 """Recipes: every one is valid at both sizes, runs, and is judged by its rules."""
 
 import json
+import math
 import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ import torch
 from taskmix.errors import UserError
 from taskmix.studies.adapt import adapted_config
 from taskmix.studies.autosem import AutosemSettings
+from taskmix.studies.compare import DIVERGED
 from taskmix.studies.comparison import Comparison
 from taskmix.studies.contestants import contestant_config
 from taskmix.studies.paired import Difference
@@ -28,10 +31,10 @@ from taskmix.studies.reproduce import (
     reproduce,
     store,
 )
-from taskmix.studies.reproduce.cost import cost_of, multiplications
-from taskmix.studies.reproduce.recipe import Adaptation, Scale
+from taskmix.studies.reproduce.cost import cost_of, multiplications, run_count, same_size
+from taskmix.studies.reproduce.recipe import Adaptation, Scale, machine_sets
 from taskmix.tasks.parts import rows_of
-from taskmix.training.folder import Finished, Scores
+from taskmix.training.folder import CHECKPOINTS, SCORES, Finished, Scores
 from taskmix.training.prepare import resolve
 from tests.conftest import Taskmix
 
@@ -52,7 +55,7 @@ def test_every_recipe_is_a_valid_comparison(name: str, scale: ScaleName) -> None
     if recipe.autosem is not None:
         for name_, spec in recipe.contestants.items():
             if spec != "alone":
-                AutosemSettings(**recipe.autosem_settings(scale, name_))
+                AutosemSettings(**recipe.autosem_settings(scale, name_, recipe.targets[0]))
     elif recipe.scale(scale).adapt is None:
         for config in configs:
             for spec in recipe.contestants_of(scale).values():
@@ -64,11 +67,19 @@ def test_every_recipe_is_a_valid_comparison(name: str, scale: ScaleName) -> None
 def test_rules_and_reported_values_name_contestants(name: str) -> None:
     recipe = read_recipe(name)
     named = {n for rule in recipe.rules for n in (rule.contestant, rule.against)}
-    contestants = {re.split("[,:] ", series)[0] for series in named | set(recipe.reported)}
+    reported = {*recipe.reported, *recipe.reported_by_task}
+    contestants = {re.split("[,:] ", series)[0] for series in named}
     zero_shot = recipe.paper.adapt is not None and 0 in recipe.paper.adapt.fractions
     tasks = {"random", *recipe.config("paper").task_names} if zero_shot else set()
     assert contestants <= {*recipe.contestants, *tasks}
-    assert set(recipe.paper.contestants) <= set(recipe.contestants)
+    at_paper = {*recipe.contestants, *recipe.paper.contestants}
+    assert {re.split("[,:] ", series)[0] for series in reported} <= {*at_paper, *tasks}
+    assert at_paper - set(recipe.contestants) <= reported  # others of the paper's table
+    of_tasks = {task for values in recipe.reported_by_task.values() for task in values}
+    if of_tasks:
+        apart = recipe.tasks_apart("paper")
+        assert of_tasks <= set(apart or recipe.first_config("paper").task_names)
+    assert set(recipe.paper.by_target) <= set(recipe.targets)
     assert {n for of in recipe.measures.values() for n in of} <= set(recipe.contestants)
 
 
@@ -253,6 +264,13 @@ def test_a_recipe_adapts_a_trained_model(
         assert set(result.values) == {f"{t}, scitail" for t in ("glue/rte", "glue/mnli", "random")}
     again = reproduce(name, out=tmp_path, seeds=[1], sets=sets)  # nothing is trained twice
     assert again.values == result.values
+    assert not list(tmp_path.rglob(CHECKPOINTS))  # with the optimiser's state, they are large
+    if fraction:
+        diverged = tmp_path / "scitail/0.5/alone/seed-1"
+        (diverged / SCORES).unlink()
+        (diverged / DIVERGED).write_text("the loss is nan\n")
+        left = reproduce(name, out=tmp_path, seeds=[1], sets=sets)
+        assert set(left.values) == {"adapted, 0.5%"}
 
 
 def test_a_dry_run_counts_and_trains_nothing(taskmix: Taskmix) -> None:
@@ -292,6 +310,90 @@ def test_the_operations_of_a_step_are_those_that_torch_counts() -> None:
     assert 2 * ours == pytest.approx(counter.get_total_flops(), rel=0.02)
 
 
+def test_a_dry_run_counts_the_studies_of_autosem_once_and_both_trainings_of_each_seed() -> None:
+    recipe = read_recipe("autosem/table2")  # two studies with stage 1, and one without
+    settings, steps = recipe.small.autosem, recipe.small.run["budget"]["steps"]
+    rounds = settings["rounds"] * settings["batches"]
+    for seeds in ([101], [101, 102]):
+        assert run_count(recipe, "small", seeds) == 2 + 3 * (settings["trials"] + 2 * len(seeds))
+        if "TASKMIX_DATA" in os.environ:
+            expected = 2 * rounds + 3 * (settings["trials"] + 2 * len(seeds)) * steps
+            assert cost_of(recipe, "small", seeds).steps == expected
+
+
+def test_a_task_alone_is_a_run() -> None:
+    recipe = read_recipe("camtl/table4")
+    assert run_count(recipe, "small", [1]) == len(recipe.config("small").tasks) + 2
+
+
+def test_settings_of_a_target_are_those_of_its_runs_alone() -> None:
+    recipe = read_recipe("autosem/table3")
+    rte, sst2 = (recipe.config("paper", f"glue/{task}") for task in ("rte", "sst2"))
+    assert (rte.model.width, sst2.model.width) == (1024, 512)
+    assert (rte.evaluate.patience, sst2.evaluate.patience) == (5, None)
+    assert "glue/sst2" not in rte.task_names
+    trials = [
+        recipe.autosem_settings("paper", "autosem", f"glue/{task}")["trials"]
+        for task in ("rte", "mrpc")
+    ]
+    assert trials == [20, 15]
+    shared = recipe.paper.model_copy(update={"by_target": {}})
+    assert recipe.model_copy(update={"paper": shared}).fingerprint("paper") != recipe.fingerprint(
+        "paper"
+    )
+
+
+def test_an_encoder_takes_the_place_of_the_texts_encoder(tmp_path: Path) -> None:
+    folder = json.dumps(str(tmp_path.resolve()))
+    plain, bilstm = read_recipe("camtl/table1"), read_recipe("autosem/table3")
+    assert machine_sets(plain, "paper", None, str(tmp_path)) == [f"model.encoder={folder}"]
+    assert machine_sets(bilstm, "paper", None, str(tmp_path)) == [f"model.over={folder}"]
+    assert machine_sets(plain, "paper", None, "owner/name") == ['model.encoder="owner/name"']
+
+
+def test_an_encoder_of_another_size_is_another_setting(tmp_path: Path) -> None:
+    recipe = read_recipe("camtl/table1")
+    for layers, same in ((12, True), (6, False)):
+        size = {"num_hidden_layers": layers, "hidden_size": 768, "vocab_size": 28996}
+        (tmp_path / "config.json").write_text(json.dumps(size))
+        assert same_size(recipe, "paper", [f"model.encoder={tmp_path}"]) is same
+
+
+def test_values_by_task_stand_beside_the_papers() -> None:
+    targets = {"single": {1: 0.5, 2: 0.7, 1001: 0.8}, "joint": {1: 0.4}}
+    result = Reproduction("alphavil/table1", "small", targets, 60.0, "")
+    assert result.tasks_table().texts() == [
+        ["multimnist/left", "60.0 (96.7)", "40.0 (96.4)"],
+        ["multimnist/right", "80.0 (95.6)", "–"],
+    ]
+    measured = {"random": {1: 0.5}, "random: glue/rte score": {1: 0.6, 2: 0.7}}
+    result = Reproduction("counterfactual/table1", "small", measured, 60.0, "")
+    assert result.tasks_table().texts() == [["glue/rte", "65.0 (73.4)"]]
+    assert [row[0] for row in result.values_table().rows] == ["random"]
+    zero_shot = {"glue/rte, snli": {1: 0.5}}
+    assert len(Reproduction("camtl/table8", "small", zero_shot, 60.0, "").tables()) == 2
+
+
+def test_final_trainings_that_diverged_have_no_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def finals(*values: float) -> list[SimpleNamespace]:
+        return [SimpleNamespace(seed=101 + k, value=value) for k, value in enumerate(values)]
+
+    study = SimpleNamespace(finals=finals(0.8, -math.inf, 0.7), alone=finals(0.6, 0.6, 0.6))
+    monkeypatch.setattr("taskmix.studies.autosem.autosem", lambda *_, **__: study)
+    values = reproduce("autosem/table2", out=tmp_path).values
+    assert values["full"] == {101: 0.8, 103: 0.7}
+    assert values["baseline"] == {101: 0.6, 102: 0.6, 103: 0.6}
+
+
+def test_a_dry_run_of_one_recipe_shows_its_rules_and_choices(taskmix: Taskmix) -> None:
+    recipe = read_recipe("counterfactual/figure1")
+    said = taskmix("reproduce", "--dry-run", "counterfactual/figure1").out
+    assert all(text in said for text in (recipe.claim, *recipe.choices))
+    assert all(rule.words in said for rule in recipe.rules)
+
+
 def test_an_encoder_in_a_folder_costs_as_much_as_that_of_its_name(tmp_path: Path) -> None:
     size = {"num_hidden_layers": 12, "hidden_size": 768, "vocab_size": 28996}
     (tmp_path / "config.json").write_text(json.dumps(size))
@@ -321,6 +423,16 @@ def test_an_adaptation_costs_its_part_of_the_rows() -> None:
     [
         (["--all", "camtl/table1"], "--all: expected no recipe beside it, found camtl/table1"),
         (["counterfactual/figure1", "--encoder", "x"], "expected a recipe that trains a model"),
+        (["counterfactual/figure1", "--seeds", "1-3"], "expected a recipe that trains a model"),
+        (["counterfactual/figure1", "--set", "seed=3"], "expected a recipe that trains a model"),
+        (["counterfactual/figure1", "--seeds", "3", "--dry-run"], "expected a recipe that trains"),
+        (["counterfactual/figure1", "--results", "."], "expected a file of stored reproductions"),
+        (["counterfactual/figure1", "--out", "/dev/null"], "expected a folder to write to"),
+        (["camtl/table1", "--encoder", "./none"], "expected a folder or a hub name, found no"),
+        (["camtl/table1", "--encoder", "./none", "--dry-run"], "expected a folder or a hub name"),
+        (["camtl/table1", "--seeds", "1,1001"], "seeds: expected numbers below 1000, found 1001"),
+        (["alphavil/table1", "--encoder", "x"], "expected a recipe that reads texts"),
+        (["--all", "--encoder", "x"], "expected one recipe, found --all"),
     ],
 )
 def test_wrong_options_are_one_sentence(

@@ -182,6 +182,8 @@ class Experiment:
 
     def _shared(self, work: Mapping[str, Callable[[], Result]]) -> dict[str, Result]:
         """Do work that is divided among the workers of the folder; return the results by name."""
+        if not work:
+            return {}
         locks = FileLocks(self.folder / LOCKS)
         with helpers(self.workers - 1, locks.share, work):
             return locks.share(work)
