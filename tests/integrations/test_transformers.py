@@ -1,6 +1,8 @@
 """The Trainer of transformers."""
 
+import importlib
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -399,6 +401,43 @@ def test_a_trainer_of_ones_own_mixes_too(tmp_path: Path) -> None:
     seen: list[tuple[str, int]] = []
     trainer(tmp_path, Mixture, policy=taskmix.Random(NAMES)).train()
     assert seen == [(step.task, step.examples) for step in steps(tmp_path)]
+
+
+def test_an_evaluation_names_the_set_of_each_batch(tmp_path: Path) -> None:
+    class Watched(MixtureTrainer):
+        def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            if not model.training:
+                seen.append((self.task, inputs["input_ids"].shape[0]))
+            return super().compute_loss(model, inputs, *args, **kwargs)
+
+    seen: list[tuple[str, int]] = []
+    sets = data()
+    policy = {"name": "fixed", "probabilities": {"easy": 1.0, "hard": 0.0, "noise": 0.0}}
+    made = trainer(
+        tmp_path,
+        Watched,
+        policy=policy,
+        eval_dataset=sets,
+        per_device_eval_batch_size=40,
+        compute_metrics=first_token,
+        score="accuracy",
+    )
+    expected = [("easy", 40), ("easy", 40), ("hard", 40), ("noise", 3)]
+    made.train()
+    assert seen == [("easy", 2)]  # to check the metric
+    seen.clear()
+    made.evaluate()
+    assert seen == expected
+    made.evaluate(sets, metric_key_prefix="test")
+    assert seen == 2 * expected
+    made._score("accuracy", "hard", 2)
+    assert seen[-1] == ("hard", 2)
+
+
+def test_without_datasets_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(ImportError, match=r"pip install 'taskmix\[hf\]'"):
+        importlib.reload(taskmix.integrations.transformers)
 
 
 def test_a_checkpoint_from_before_the_mixture_can_be_gone_on_from(

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import datasets
 import numpy as np
 import torch
 import transformers
@@ -16,6 +15,13 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Subset
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import seed_worker
+
+try:
+    import datasets
+except ModuleNotFoundError:  # of the libraries of the extra, the one that is often missing
+    raise ModuleNotFoundError(
+        "a policy in the Trainer needs datasets; pip install 'taskmix[hf]'"
+    ) from None
 
 from taskmix.config import DEFAULT_POLICY, PolicySpec
 from taskmix.errors import UserError, unknown
@@ -75,7 +81,8 @@ class MixtureMixin(_Base):
     set as `loss_NAME` and its share of the examples since the previous log as `share_NAME`. With
     several eval sets there are also `eval_mean_METRIC` and `eval_worst_METRIC`, which
     `metric_for_best_model` may name.
-    Within a step, `self.task` is the name of the batch's set, for a `compute_loss` that needs it.
+    `self.task` is the name of the batch's set, in a step and in the evaluation of named eval sets,
+    for a `compute_loss` that needs it.
 
     Args:
         train_dataset: the training sets by name.
@@ -118,6 +125,7 @@ class MixtureMixin(_Base):
         self._check_args()
         self.training_sets = self._prepared(train_dataset)
         self.task = ""
+        self._eval_names: dict[str, str] = {}
         self._collators = collators or self.data_collator
         self._losses: dict[str, list[float]] = {}
         self._examples_logged: dict[str, int] = {}
@@ -218,6 +226,7 @@ class MixtureMixin(_Base):
             places = np.linspace(0, len(rows) - 1, examples).astype(int).tolist()
             rows = rows.select(places) if hasattr(rows, "select") else Subset(rows, places)
         loader = self._get_dataloader(rows, "Evaluation", self.args.eval_batch_size)
+        self.task = name
         with RandomState().again():
             output = self.evaluation_loop(loader, name, prediction_loss_only=False)
         metrics = output.metrics or {}
@@ -368,9 +377,13 @@ class MixtureMixin(_Base):
         """Evaluate each set; with several, add the mean and the worst of each metric."""
         eval_dataset = kwargs.get("eval_dataset", args[0] if args else None)
         sets = self.eval_dataset if eval_dataset is None else eval_dataset
+        prefix = kwargs.get("metric_key_prefix", "eval")
+        if isinstance(sets, dict):  # the Trainer evaluates each with a prefix of its own
+            self._eval_names = {f"{prefix}_{name}": name for name in sets}
+        else:
+            self.task = self._eval_names.get(prefix, self.task)
         metrics: dict[str, float] = super().evaluate(*args, **kwargs)
         if isinstance(sets, dict):
-            prefix = kwargs.get("metric_key_prefix", "eval")
             if self.is_in_train and prefix == "eval":
                 self._write_evaluation(metrics)
             combined = self._combined(metrics, list(sets), prefix)
