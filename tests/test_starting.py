@@ -39,9 +39,10 @@ def test_a_folder_becomes_a_run_file_that_trains(taskmix: Taskmix, tmp_path: Pat
     csv(data / "pairs.tsv", "one\ttwo\tscore", [f"a b {k}\tc d {k}\t{k / 7}" for k in range(40)])
     said = taskmix("init", data)
     assert said.code == 0, said.err
-    assert "# reviews-train.csv: label has 2 values" in said.out
+    assert "# reviews-train.csv: label has 2 values: 0 20, 1 20 of 40 rows" in said.out
     assert "# pairs.tsv: score has 40 different numbers; no dev file" in said.out
     assert "share" in said.out  # the plan
+    assert f"To train: taskmix run '{data}/taskmix.yaml'" in said.out
     config = load(data / "taskmix.yaml")
     assert [task.name for task in config.tasks] == ["pairs", "reviews"]
     sets = ("budget.steps=2", "budget.batch=4", "model={encoder: small, layers: 1, width: 16}")
@@ -55,7 +56,7 @@ def test_a_run_file_is_not_overwritten(taskmix: Taskmix, tmp_path: Path) -> None
     (tmp_path / "taskmix.yaml").write_text("mine")
     said = taskmix("init", tmp_path)
     assert said.code == 2
-    assert "taskmix.yaml: expected no such file, found one; give another with --out" in said.err
+    assert "taskmix.yaml: expected no such file, found one; remove it" in said.err
     assert (tmp_path / "taskmix.yaml").read_text() == "mine"
     other = tmp_path / "elsewhere"
     other.mkdir()
@@ -123,9 +124,24 @@ def test_other_columns_that_may_be_the_label_are_named(tmp_path: Path) -> None:
     rows = [f"good number {k},{k % 5},{'up' if k % 2 else 'down'}" for k in range(40)]
     csv(tmp_path / "reviews.csv", "review,stars,sentiment", rows)
     text = run_file(tmp_path, tmp_path)
-    assert "stars has 5 values; sentiment may be the label instead" in text
+    counts = "0 8, 1 8, 2 8, 3 8, 4 8 of 40 rows"
+    assert f"stars has 5 values: {counts}; sentiment may be the label instead" in text
     place = "train: reviews.csv, held_out: 0.1, text: review"
     assert f"  # - {{name: reviews, kind: classify, {place}, label: sentiment}}\n" in text
+
+
+def test_rows_without_a_label_are_counted_and_left_out(tmp_path: Path) -> None:
+    rows = [f"good number {k},{'abcdefg'[k % 7] if k % 10 else ''}" for k in range(70)]
+    csv(tmp_path / "reviews.csv", "review,label", rows)
+    text = run_file(tmp_path, tmp_path)
+    counts = "b 9, c 9, d 9, e 9, f 9 … of 70 rows; rows without a label (7 of 70 rows)"
+    assert f"label has 7 values: {counts} are left out" in text
+    assert "label: label, missing: skip}" in text
+
+
+def test_a_label_column_without_any_label_is_no_label(tmp_path: Path) -> None:
+    csv(tmp_path / "texts.csv", "review,label", [f"good number {k}," for k in range(9)])
+    assert entry(tmp_path)["kind"] == "generate"
 
 
 def test_another_separator_is_one_sentence(tmp_path: Path) -> None:

@@ -36,6 +36,29 @@ def test_given_labels_keep_their_order(tmp_path: Path) -> None:
     assert task.kind.spec()["labels"] == ["-", "+"]
 
 
+def test_rows_without_a_label_are_left_out_of_train_and_dev_but_not_of_test(tmp_path: Path) -> None:
+    path = csv(tmp_path, rows=[("a", "+"), ("b", ""), ("c", "-")])
+    places = {"train": path, "dev": path, "test": path}
+    task = from_files("m", **places, text="sentence", label="y", missing="skip")
+    assert task.kind.spec()["labels"] == ["+", "-"]
+    counts = [len(list(task.split(split).rows())) for split in places]
+    assert counts == [2, 2, 3]
+    assert task.split("dev").skips() == {"no label": 1}
+    with pytest.raises(UserError, match=r"row 3: column 'y' holds '', .*; `missing: skip` leaves"):
+        from_files("m", train=path, dev=path, text="sentence", label="y")
+
+
+def test_missing_labels_are_skipped_only_if_they_are_one_class_or_number(tmp_path: Path) -> None:
+    path = csv(tmp_path)
+    options = {"train": path, "dev": path, "text": "sentence", "label": "y"}
+    with pytest.raises(UserError, match="task m: missing: expected a kind whose label is one"):
+        from_files("m", kind="multilabel", missing="skip", **options)
+    with pytest.raises(
+        UserError, match="task m: missing: unknown value 'skp'; did you mean 'skip'"
+    ):
+        from_files("m", missing="skp", **options)  # type: ignore[arg-type] # the mistake
+
+
 def test_relative_paths_are_relative_to_the_base(tmp_path: Path) -> None:
     csv(tmp_path)
     task = from_files(
@@ -94,8 +117,8 @@ def test_all_wrong_rows_of_a_file_are_counted_in_one_sentence(tmp_path: Path) ->
     with pytest.raises(UserError) as caught:
         list(task.split("train").rows())
     assert str(caught.value) == (
-        f"{path}, row 3: column 'y' holds '', expected a number. The same with 2 more rows: 4, 6; "
-        "correct or remove them."
+        f"{path}, row 3: column 'y' holds '', expected a number; `missing: skip` leaves such rows "
+        "out. The same with 2 more rows: 4, 6; correct or remove them."
     )
 
 

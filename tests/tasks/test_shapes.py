@@ -11,7 +11,15 @@ import pytest
 from taskmix.errors import UserError
 from taskmix.tasks.readers import Conll, Csv, Jsonl, Parquet, Reader, Squad, Tsv
 from taskmix.tasks.rows import Row
-from taskmix.tasks.shapes import Choices, Questions, Shape, Texts, Words, optional_labels
+from taskmix.tasks.shapes import (
+    Choices,
+    LabelledTexts,
+    Questions,
+    Shape,
+    Texts,
+    Words,
+    optional_labels,
+)
 from taskmix.tasks.sources import FileSource
 
 
@@ -43,6 +51,19 @@ FORMATS: dict[str, tuple[Reader, Callable[[Path, Sequence[Any]], None], int, Any
     "parquet of numbers": (Parquet(), parquet, 2, 1.0, [None, math.nan]),
 }
 CASES = [(name, missing) for name, form in FORMATS.items() for missing in form[-1]]
+
+
+@pytest.mark.parametrize(("name", "missing"), CASES)
+@pytest.mark.parametrize("holds", ["name", "number"])
+def test_rows_without_a_label_are_skipped_and_counted_if_that_is_wished(
+    tmp_path: Path, name: str, missing: Any, holds: Any
+) -> None:
+    reader, write, at, good, _ = FORMATS[name]
+    path = tmp_path / "file"
+    write(path, [good, missing, good])
+    source = FileSource(path, reader, LabelledTexts("text", label="label", holds=holds))
+    assert [row.at for row in source.rows()] == [at - 1, at + 1]
+    assert source.skips() == {"no label": 1}
 
 
 @pytest.mark.parametrize(("name", "missing"), CASES)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -63,12 +64,15 @@ def init(
 
     path = to or folder / "taskmix.yaml"
     if path.exists():
-        raise UserError(f"{path}: expected no such file, found one; give another with --out")
+        raise UserError(
+            f"{path}: expected no such file, found one; remove it, or name another with --out"
+        )
     text = run_file(folder, path.parent)
     path.write_text(text, encoding="utf-8")
     out.print(text, markup=False, highlight=False, soft_wrap=True)
     out.print(f"Written to {path}. Its plan:", soft_wrap=True)
     plan(path)
+    out.print(f"To train: taskmix run {quote(str(path))}", soft_wrap=True)
 
 
 @command("taskmix policies")

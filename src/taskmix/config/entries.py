@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_serializer, 
 
 from taskmix.errors import UserError, explain
 from taskmix.models.spec import Section
+from taskmix.tasks.shapes import Missing
 
 
 def _is_text(value: Any) -> bool:
@@ -72,6 +73,7 @@ class _TableTask(_Entry):
     id: Column | None = None
     prompt: Column = ""
     answer: Column = ""
+    missing: Missing = "error"
     labels: Labels | None = None
     metrics: Names | None = None
     dev: str | None

@@ -1,6 +1,7 @@
 """A first run file for a folder of tables, with a comment for each guess."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -10,10 +11,12 @@ from typing import Any
 
 from taskmix.config.dialect import write_value
 from taskmix.errors import UserError
+from taskmix.tasks.cells import is_missing
 from taskmix.tasks.files import FORMATS, SUFFIXES
 
 ROWS = 500  # of each file that guesses are made from
 MAX_CLASSES = 50  # a label with more values among those rows is not a class
+MAX_COUNTED = 5  # classes whose rows are counted in a comment
 SPLITS = {
     "train": "train",
     "training": "train",
@@ -59,7 +62,8 @@ def run_file(folder: Path, base: Path) -> str:
         held_out = "" if "dev" in files else "; no dev file, so a tenth of the rows is held out"
         entry = {"name": name, "kind": guess.kind, **places, **guess.columns}
         entries += [f"  # {files['train']}: {guess.why}{held_out}", f"  - {_on_one_line(entry)}"]
-        others = [entry | {"kind": "classify", "label": rival} for rival in guess.rivals]
+        columns = {key: value for key, value in entry.items() if key != "missing"}
+        others = [columns | {"kind": "classify", "label": rival} for rival in guess.rivals]
         entries += [f"  # - {_on_one_line(other)}" for other in others]
     return "\n".join([f"name: {_name(folder)}", "tasks:", *entries, *_settings(kinds), ""])
 
@@ -184,20 +188,37 @@ def _labelled(rows: Rows) -> Guess | None:
     columns = {"text": texts[0], "label": label}
     if len(texts) == 2:
         columns["pair"] = texts[1]
-    values: list[Any] = [row.get(label) for row in rows]
-    count = _values(rows, label)
     if _all(rows, label, _is_list_of_texts):
         return Guess("multilabel", columns, f"{label} has lists of classes")
+    labelled = [row for row in rows if not is_missing(row.get(label))]
+    if not labelled:
+        return None
+    values: list[Any] = [row[label] for row in labelled]
+    count = _values(labelled, label)
+    among = f"{'the first ' if len(rows) == ROWS else ''}{len(rows)} rows"
     rivals = tuple(name for name in rows[0] if name != label and _is_class(rows, name))
     instead = f"; {', '.join(rivals)} may be the label instead" if rivals else ""
     if all(_is_number(value) for value in values) and (
         count > MAX_CLASSES or any(float(value) % 1 for value in values)
     ):
-        why = f"{label} has {count} different numbers{instead}"
-        return Guess("regress", columns, why, rivals)
-    if count > MAX_CLASSES:
+        why = f"{label} has {count} different numbers"
+        kind = "regress"
+    elif count > MAX_CLASSES:
         return None
-    return Guess("classify", columns, f"{label} has {count} values{instead}", rivals)
+    else:
+        why = f"{label} has {count} values: {_counts(values)} of {among}"
+        kind = "classify"
+    if len(labelled) < len(rows):
+        columns["missing"] = "skip"
+        why += f"; rows without a label ({len(rows) - len(labelled)} of {among}) are left out"
+    return Guess(kind, columns, f"{why}{instead}", rivals)
+
+
+def _counts(values: Sequence[Any]) -> str:
+    """Return the number of rows of the most frequent values."""
+    counts = Counter(map(str, values)).most_common()
+    shown = ", ".join(f"{value} {rows}" for value, rows in counts[:MAX_COUNTED])
+    return shown + (" …" if len(counts) > MAX_COUNTED else "")
 
 
 def _text(rows: Rows) -> Guess | None:

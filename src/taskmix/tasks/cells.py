@@ -18,18 +18,23 @@ def label_of(record: FileRecord, column: str, expected: str, *, optional: bool) 
     """Return the value of a label column; a missing one is None if `optional`, or else raises."""
     if optional and column not in record.values and column not in record.columns:
         return None
-    match value := record[column]:
-        case None:
-            missing = True
-        case str():
-            missing = not value.strip()
-        case float():
-            missing = math.isnan(value)
-        case _:
-            missing = False
+    value = record[column]
+    missing = is_missing(value)
     if missing and not optional:
         raise record.error(f"column {column!r} holds {brief(value)}, expected {expected}")
     return None if missing else value
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether the cell of a label is empty, null or NaN."""
+    match value:
+        case None:
+            return True
+        case str():
+            return not value.strip()
+        case float():
+            return math.isnan(value)
+    return False
 
 
 def answers(record: FileRecord, cell: Any, context: str) -> Iterator[Answer]:

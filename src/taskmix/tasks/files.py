@@ -11,7 +11,7 @@ from taskmix.tasks.kinds import Kind
 from taskmix.tasks.readers import Conll, Csv, Jsonl, Mrqa, Parquet, Reader, Squad, Tsv
 from taskmix.tasks.readers.base import brief
 from taskmix.tasks.rows import Source
-from taskmix.tasks.shapes import ColumnMap, Shape
+from taskmix.tasks.shapes import ColumnMap, Missing, Shape
 from taskmix.tasks.sources import FileSource, MemorySource
 from taskmix.tasks.task import DataTable, Task, assemble
 
@@ -70,6 +70,7 @@ def from_files(
     id: str | None = None,  # noqa: A002 (the word that a run file uses)
     prompt: str = "",
     answer: str = "",
+    missing: Missing = "error",
     labels: Iterable[str | int] | None = None,
     format: str | None = None,  # noqa: A002 (the word that a run file uses)
     metrics: Iterable[str] | None = None,
@@ -96,6 +97,8 @@ def from_files(
         id: column of the ids by which predictions name rows.
         prompt: column of the prompt (generate); without it, `text` is learned as a whole.
         answer: column of the answer to the prompt (generate).
+        missing: "skip" leaves out and counts training and dev rows without a label (classify and
+            regress); with "error" they are an error.
         labels: the classes in order; None takes those of the training split.
         format: the files' format, if their suffixes do not tell.
         metrics: names of the metrics; None takes the kind's defaults.
@@ -117,7 +120,7 @@ def from_files(
         for split, place in places.items()
         if place is not None
     }
-    columns = ColumnMap(text, label, pair, tuple(choices), separator, id, prompt, answer)
+    columns = ColumnMap(text, label, pair, tuple(choices), separator, id, prompt, answer, missing)
     return assemble(name, kind, columns, tables, labels, metrics)
 
 

@@ -11,7 +11,7 @@ from taskmix.errors import UserError
 from taskmix.tasks.kinds import Kind
 from taskmix.tasks.readers.base import FileRecord
 from taskmix.tasks.rows import Row
-from taskmix.tasks.shapes import ColumnMap, Shape, Skip
+from taskmix.tasks.shapes import ColumnMap, Missing, Shape, Skip
 from taskmix.tasks.sources import READER_VERSION, converted, skipped, unskipped
 from taskmix.tasks.task import Task, assemble, metrics_of
 
@@ -99,6 +99,7 @@ def from_hub(
     id: str | None = None,  # noqa: A002 (the word that a run file uses)
     prompt: str = "",
     answer: str = "",
+    missing: Missing = "error",
     labels: Iterable[str | int] | None = None,
     metrics: Iterable[str] | None = None,
     base: Path | None = None,
@@ -124,6 +125,8 @@ def from_hub(
         id: column of the ids by which predictions name rows.
         prompt: column of the prompt (generate).
         answer: column of the answer to the prompt (generate).
+        missing: "skip" leaves out and counts training and dev rows without a label (classify and
+            regress); with "error" they are an error.
         labels: the classes in order; None takes the data set's.
         metrics: names of the metrics; None takes the kind's defaults.
         base: the folder that a relative path starts from; None takes the working directory.
@@ -134,7 +137,7 @@ def from_hub(
     >>> from_hub("mine", hub=loaded, text="sentence", label="y").kind.labels
     ('+', '-')
     """
-    columns = ColumnMap(text, label, pair, tuple(choices), separator, id, prompt, answer)
+    columns = ColumnMap(text, label, pair, tuple(choices), separator, id, prompt, answer, missing)
     splits = {"train": train, "dev": dev, "test": test}
     names = {split: hub_name for split, hub_name in splits.items() if hub_name is not None}
 

@@ -11,11 +11,13 @@ from taskmix.tasks.rows import ChoiceRow, PromptRow, QuestionRow, Row, TextRow, 
 
 NO_LABEL = -1
 """The hub's value of an unknown class."""
+Missing = Literal["error", "skip"]
+"""What a row without a label is."""
 
 
 @dataclass(frozen=True)
 class ColumnMap:
-    """The options of `from_files` that name columns, and the separator."""
+    """The options of `from_files` that say how columns are read."""
 
     text: str = ""
     label: str = ""
@@ -25,6 +27,7 @@ class ColumnMap:
     id: str | None = None
     prompt: str = ""
     answer: str = ""
+    missing: Missing = "error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,8 @@ class Texts:
         if self.holds == "names":
             return self._names(record, column)
         what = "a number" if self.holds == "number" else "a label"
-        value = cells.label_of(record, column, what, optional=self.optional)
+        advice = "; `missing: skip` leaves such rows out"
+        value = cells.label_of(record, column, what + advice, optional=self.optional)
         if value is None or (self.names and value == NO_LABEL):
             return None
         if self.holds == "number":
@@ -121,6 +125,19 @@ class Texts:
             return None
         labels = cells.several(record, column, value, self.separator)
         return tuple(cells.name(record, column, label, self.names) for label in labels)
+
+
+@dataclass(frozen=True)
+class LabelledTexts(Texts):
+    """Texts with a class or a number; rows without it are skipped and counted."""
+
+    skips = True
+
+    def rows(self, record: FileRecord) -> Iterator[TextRow | Skip]:
+        if self.label and not self.optional and cells.is_missing(record[self.label]):
+            yield Skip("no label")
+        else:
+            yield from super().rows(record)
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,22 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, get_args
 
 from taskmix.errors import UserError, unknown
 from taskmix.tasks.kinds import Kind, kind_class
 from taskmix.tasks.metrics import Metric
 from taskmix.tasks.rows import Source
-from taskmix.tasks.shapes import NO_LABEL, ColumnMap, Shape, Texts, Words, optional_labels
+from taskmix.tasks.shapes import (
+    NO_LABEL,
+    ColumnMap,
+    LabelledTexts,
+    Missing,
+    Shape,
+    Texts,
+    Words,
+    optional_labels,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +76,7 @@ def assemble(
         if not getattr(columns, option):
             raise UserError(f"task {name}: expected a value for {option}, found none.")
     names = tables["train"].label_names(columns.label)
-    shape = cls.shape(columns)
+    shape = _with_missing(cls.shape(columns), columns.missing, f"task {name}")
     if names and isinstance(shape, (Texts, Words)):
         shape = replace(shape, names=names)
     sources = {split: _source(split, table, shape, columns) for split, table in tables.items()}
@@ -78,6 +87,19 @@ def assemble(
     except UserError as error:
         raise UserError(f"task {name}: {error}") from None
     return Task(name, kind, sources, metrics_of(name, kind, metrics))
+
+
+def _with_missing(shape: Shape, missing: Missing, where: str) -> Shape:
+    """Return the shape with this rule for rows without a label."""
+    if missing not in get_args(Missing):
+        raise unknown("value", missing, get_args(Missing), f"{where}: missing")
+    if missing == "error":
+        return shape
+    if not isinstance(shape, Texts) or shape.holds == "names":
+        raise UserError(
+            f"{where}: missing: expected a kind whose label is one class or number, for 'skip'"
+        )
+    return LabelledTexts(**vars(shape))
 
 
 def metrics_of(
