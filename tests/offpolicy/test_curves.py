@@ -308,7 +308,7 @@ def test_a_task_that_has_not_begun_is_uncertain() -> None:
     assert not mixture.tasks[2].begun
     notes = mixture.tables()[0].notes
     assert "Not begun" in notes[0]
-    assert "a longer run with the shares before is the better next step" in notes[0]
+    assert "a longer run with the old shares is the better next step" in notes[0]
     assert "the probability of a gain is" not in " ".join(notes)
     seen, everything = LearningCurves([pilot]).samples[2].at(points(np.array([0.3, 1.0]) * MOST)).T
     assert everything.std() > 2 * seen.std()

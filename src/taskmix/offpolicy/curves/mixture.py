@@ -150,9 +150,9 @@ class LearnedMixture(Tabled):
         text, _ = _units(self.measure)
         columns = [
             Column("task"),
-            Column("share before", ".1%"),
+            Column("old share", ".1%"),
             Column("learned share", ".1%"),
-            Column(f"{self.measure} with shares before"),
+            Column(f"{self.measure} with old shares"),
             Column(f"{self.measure} with learned shares"),
         ]
         rows: list[Row] = [
@@ -174,14 +174,14 @@ class LearnedMixture(Tabled):
             yield (
                 f"Not begun: {', '.join(late)}. Their scores have not risen beyond their noise, or "
                 "not above the baseline of a constant prediction. Their predictions are guesses"
-                " from the curves of the other tasks: a longer run with the shares before is the"
+                " from the curves of the other tasks: a longer run with the old shares is the"
                 " better next step."
             )
         yield "Predictions are for one run, with 90% intervals in parentheses."
         if self.changed:
             certainty = f"the probability of a gain is {self.confidence:.0%}"
             yield (
-                f"Expected gain of the objective over the shares before: {text(self.gain.mean)} "
+                f"Expected gain of the objective over the old shares: {text(self.gain.mean)} "
                 f"({text(self.gain.low)} to {text(self.gain.high)}); "
                 f"{'it rests on these guesses' if late else certainty}."
             )
