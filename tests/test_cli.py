@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from html import unescape
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -262,6 +263,28 @@ def test_a_comparison_is_printed_for_other_programs(
     assert values["verdict"]["sentence"] in text
     assert taskmix("report", tmp_path / "study").code == 0
     assert not list((tmp_path / "study").rglob("checkpoints"))
+
+
+def test_page_terminal_and_json_have_the_same_verdict_and_contestants(
+    taskmix: Taskmix, project: Path, tmp_path: Path
+) -> None:
+    words = ("compare", project, "--out", tmp_path / "study", "--seeds", "1-3", "-q")
+    words += ("--policies", "task_size, random, alone, exp3s")
+    page = tmp_path / "study" / "report.html"
+    for baseline in ("task_size", "alone"):
+        said = taskmix(*words, "--baseline", baseline)
+        assert said.code == 0, said.err
+        values = json.loads(taskmix(*words, "--baseline", baseline, "--format", "json").out)
+        sentence = values["verdict"]["sentence"]
+        assert sentence in said.out
+        text = unescape(page.read_text())
+        assert f'<p class="verdict">{sentence}</p>' in text
+        heads = [
+            text.index(f"<th>{name}</th>") for name in values["contestants"] if name != baseline
+        ]
+        assert heads == sorted(heads)  # the page has the baseline first, then the same order
+        taskmix("report", tmp_path / "study", "--baseline", baseline)
+        assert unescape(page.read_text()) == text
 
 
 def test_a_plan_says_what_its_budget_counts(taskmix: Taskmix, project: Path) -> None:

@@ -130,9 +130,7 @@ def print_comparison(comparison: "Comparison", folder: Path) -> None:
 
     print_tables(comparison.tables())
     print_sentence(comparison.verdict().sentence)
-    # Single-task trainings have no common journal to draw.
-    baseline = comparison.baseline if comparison.baseline in comparison.folders else None
-    print_report(lambda: write_report(folder, baseline))
+    print_report(lambda: write_report(folder, comparison.baseline))
 
 
 @command(

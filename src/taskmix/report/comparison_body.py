@@ -16,7 +16,6 @@ from taskmix.report.history import Exposure, exposures
 from taskmix.report.rollouts import has_rewards, reward_table
 from taskmix.report.run_data import RunData
 from taskmix.report.style import contestant_looks, looks
-from taskmix.studies.compare import is_diverged
 from taskmix.studies.comparison import Comparison, unit_of
 from taskmix.studies.looks import read_looks
 from taskmix.studies.paired import LOSSES
@@ -180,7 +179,7 @@ def _comparison(runs: Runs, baseline: str, objective: Objective | None, out: Pat
         {
             name: seeds_of
             for name, seeds in runs.items()
-            if (seeds_of := [run.history.opening.seed for run in seeds if is_diverged(run.path)])
+            if (seeds_of := [run.history.opening.seed for run in seeds if run.diverged])
         },
         {name: [run.history.seconds for run, _ in seeds] for name, seeds in scored.items()},
     )
@@ -210,7 +209,7 @@ def _runs_table(runs: Runs, out: Path) -> Table:
             result, history = run.result, run.history
             score = None if result is None else result.objective if by_loss else result.score
             kept = None if result is None else f"{history.unit} {result.step:,}"
-            unfinished = "diverged" if is_diverged(run.path) else "no"
+            unfinished = "diverged" if run.diverged else "no"
             done = "yes" if run.finished else unfinished
             folder = os.path.relpath(run.path, out)
             page = f"{folder}/{REPORT}" if (run.path / REPORT).exists() else f"{folder}/"

@@ -1,10 +1,11 @@
 """The reports of a run and of a comparison: one HTML file each, which opens offline."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from taskmix.errors import UserError, unknown
+from taskmix.report.alone import read_alone
 from taskmix.report.autosem import write_autosem_report
 from taskmix.report.comparison_body import Runs, comparison_body
 from taskmix.report.document import document, write_page
@@ -13,6 +14,8 @@ from taskmix.report.run_data import RunData, read_run
 from taskmix.report.style import plotly
 from taskmix.report.tuning import write_tuning_report
 from taskmix.studies.autosem.result import RESULT, read_result
+from taskmix.studies.contestants import ALONE
+from taskmix.studies.looks import read_looks
 from taskmix.studies.tune import SETTINGS
 from taskmix.training.folder import JOURNAL, REPORT
 
@@ -88,6 +91,8 @@ def write_report(folder: Path | str, baseline: str | None = None) -> Path:
             log.warning("%s; left out", error)
             continue
         runs.setdefault(run.policy, []).append(run)
+    if alone := read_alone(folder):
+        runs[ALONE] = alone
     if not runs:
         raise UserError(
             f"{folder}: expected the folder of a run or of a study, found no {JOURNAL} in it or "
@@ -95,8 +100,14 @@ def write_report(folder: Path | str, baseline: str | None = None) -> Path:
         )
     if baseline is None:
         baseline = UNIFORM if UNIFORM in runs else next(iter(runs))
-    runs = {name: runs[name] for name in sorted(runs, key=lambda name: name != baseline)}
-    return _write_comparison(runs, folder, folder.resolve().name, baseline)
+    ordered = {name: runs[name] for name in sorted(runs, key=_order(folder, baseline))}
+    return _write_comparison(ordered, folder, folder.resolve().name, baseline)
+
+
+def _order(folder: Path, baseline: str) -> Callable[[str], tuple[bool, int]]:
+    """Return the key that sorts contestants: the baseline, then in the order of the looks."""
+    places = {name: place for place, name in enumerate(read_looks(folder))}
+    return lambda name: (name != baseline, places.get(name, len(places)))
 
 
 def _listed(names: Sequence[str], plural: str) -> str:

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from taskmix.config import Objective, label, read_value
 from taskmix.errors import UserError, explain
 from taskmix.report.history import History, read_history
+from taskmix.studies.compare import is_diverged
 from taskmix.training.folder import JOURNAL, RUN, SCORES, Finished, Scores, finished
 from taskmix.training.objective import kept_evaluation
 
@@ -24,6 +25,7 @@ class RunData:
         finished: whether the budget is spent; other training loops do not say, and count as
             finished.
         result: the final scores, else those of the model kept so far; None before any evaluation.
+        diverged: whether its loss became infinite or NaN, in a comparison.
     """
 
     path: Path
@@ -31,6 +33,7 @@ class RunData:
     config: str
     finished: bool
     result: Finished | None
+    diverged: bool = False
 
     @property
     def objective(self) -> Objective | None:
@@ -62,7 +65,8 @@ def read_run(path: Path) -> RunData:
     if (path / SCORES).exists():
         return RunData(path, history, config, True, _final_result(path, history))
     hosted = not config and history.family.unit not in history.opening.budget
-    return RunData(path, history, config, hosted, _result_so_far(path, history, config))
+    result = _result_so_far(path, history, config)
+    return RunData(path, history, config, hosted, result, is_diverged(path))
 
 
 def _final_result(path: Path, history: History) -> Finished:

@@ -26,13 +26,14 @@ def read_looks(folder: Path) -> dict[str, list[int]]:
 def record_look(folder: Path, seeds: Mapping[str, int]) -> dict[str, Sequence[int]]:
     """Add a look with these numbers of seeds by contestant; return the looks before it.
 
-    Looking again at the same seeds changes nothing.
+    The file lists the contestants of the newest look first, in its order. Looking again at the same
+    seeds changes nothing.
     """
     before = read_looks(folder)
     after = {
         name: sorted({*before.get(name, ()), *([seeds[name]] if name in seeds else ())})
-        for name in {**before, **seeds}
+        for name in {**seeds, **before}
     }
-    if after != before:
+    if list(after.items()) != list(before.items()):
         write_whole(folder / LOOKS, _FORMAT.dump_json(after, indent=2).decode() + "\n")
     return {name: [look for look in before.get(name, ()) if look < seeds[name]] for name in seeds}
