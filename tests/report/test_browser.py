@@ -159,7 +159,7 @@ def test_paper_has_no_hint_that_a_table_scrolls(pages: dict[str, Path], chromium
     chromium.open(pages["study"], 390)
     chromium.wait("document.querySelector('.wide.scrolls') !== null")
     chromium.call("Emulation.setEmulatedMedia", media="print")
-    after = "getComputedStyle(document.querySelector('.wide.scrolls'), '::after').content"
+    after = "getComputedStyle(document.querySelector('.wide.scrolls'), '::before').content"
     assert chromium.run(after) == "none"
     chromium.call("Emulation.setEmulatedMedia", media="")
 

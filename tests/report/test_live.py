@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -105,7 +106,9 @@ def test_a_run_is_read_on_where_it_was_left(tmp_path: Path) -> None:
         "value": None,
         "objective": None,
         "measure": "score",
+        "counts": "steps",
         "finished": False,
+        "diverged": False,
     }
 
 
@@ -427,7 +430,7 @@ def test_a_growing_run_is_followed_and_hostile_names_are_text(
         page.run("document.querySelector('#runs input').click()")
         page.wait("document.querySelector('#lines').textContent.includes('20 …')")
         page.wait(
-            "document.querySelector('#events').textContent.includes('has the largest weight')"
+            "document.querySelector('#events').textContent.includes('has the largest log-weight')"
         )
         page.run("document.querySelector('#runs input').focus()")
         for k in range(4):
@@ -521,7 +524,7 @@ def test_a_study_is_chosen_as_a_whole_and_begins_with_a_sentence(
         page.wait(f"{summary}.includes('2 runs); random')")
         assert page.run(summary) == (
             "aimed has the best mean dev score so far: 1.0 (2 runs); random 0.5 (2 runs). "
-            f"The report of {names[0]} says whether the difference is more than noise."
+            f"The report of {names[0]} (taskmix report) tests whether that is more than noise."
         )
         page.wait("document.querySelector('figure .plot').data?.length === 4")
         lines = page.run("document.querySelector('figure .plot').data.map((d) => d.line.color)")
@@ -530,6 +533,36 @@ def test_a_study_is_chosen_as_a_whole_and_begins_with_a_sentence(
         page.run("document.querySelectorAll('#runs li.member input')[0].click()")
         page.wait("document.querySelectorAll('#lines tr').length === 4")
         assert page.run("document.querySelector('#runs li.study input').indeterminate")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
+def test_a_bookmark_of_a_study_compares_contestants_on_the_same_tasks(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    deciders = [
+        {"name": "temperature", "temperature": 2},
+        {"name": "temperature", "temperature": 5},
+    ]
+    study = ["study/t2/seed-1", "study/t5/seed-1", "study/alone/seed-1/1-rte"]
+    (root / "study").mkdir(parents=True)
+    (root / "study" / "compare.yaml").touch()
+    for name, decider in zip(study[:2], deciders, strict=True):
+        with begin(root / name, decider=decider) as journal:
+            add(journal, range(1, 11))
+    with begin(root / study[2], tasks=["rte"]) as journal:
+        add(journal, range(1, 11), ["rte"])
+        journal.append(Evaluation(11, "dev", 0.9, {"rte": 0.9}, {"rte": 0.1}))
+    (root / study[2] / "diverged.txt").touch()
+    with served(root) as address, browser(tmp_path / "profile") as page:
+        page.open(f"{address}#{'&'.join(quote(name, safe='') for name in study)}")
+        summary = "document.getElementById('summary').textContent"
+        page.wait(f"{summary}.startsWith('temperature 2 has the best mean dev score so far: 1.0;')")
+        assert "rte" not in page.run(summary)
+        page.wait("document.querySelector('figure .plot').data?.length === 2")
+        rows = page.run(
+            "[...document.querySelectorAll('#lines td:first-child')].map((td) => td.textContent)"
+        )
+        assert rows == ["t2/seed-1", "t5/seed-1", "alone/seed-1/1-rte"]
+        assert "diverged" in page.run("document.getElementById('runs').textContent")
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason=MISSING)

@@ -246,7 +246,7 @@ def test_a_comparison_starts_with_the_policies_and_marks_the_best(make_run, shor
     assert headings(page) == [
         "Differences to random",
         "Dev score over the budget",
-        "Shares of the tasks",
+        "Shares over the run",
     ]
     assert verdict(page) == (
         "size is 10.0 points above random with 1 seed, too few for a verdict: run 4 more seeds."
@@ -262,8 +262,8 @@ def test_a_comparison_starts_with_the_policies_and_marks_the_best(make_run, shor
     assert "no interval and no test" in page.text
     assert page.rows[14:17] == [
         ["task", "random", "size"],
-        ["easy", "75.0% (0.3)", "75.0% (0.3)"],
-        ["hard", "25.0% (0.0)", "25.0% (0.0)"],
+        ["easy", "75.0% (0.30)", "75.0% (0.30)"],
+        ["hard", "25.0% (0.04)", "25.0% (0.04)"],
     ]
     links = [attrs["href"] for attrs in page.has("a")]
     assert links == ["./../../r1/", "./../../r2/", "./../../s1/"]

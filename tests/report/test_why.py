@@ -20,7 +20,7 @@ def test_a_policy_says_which_task_leads() -> None:
         policy.tell(Outcome(draw, loss=1.0, gain=1.0 if draw.task == favourite else -1.0))
         records.append(Diagnostics(step, policy.diagnostics()))
     sentences = told(policy, records, "exp3s")
-    assert "b now has the largest weight" in sentences[-1]
+    assert "b now has the largest log-weight" in sentences[-1]
 
 
 def test_ado_says_whose_loss_falls_the_fastest() -> None:

@@ -83,7 +83,7 @@ def test_a_mixture_is_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     tuning = taskmix.tune(CONFIG, pilot_budget=40)
     assert [tuned.scored[0].schedule.steps for tuned in tuning.runs] == [40, 120]
     assert (tmp_path / "studies" / "small-tuned" / "run-1" / "scores.json").exists()
-    assert "promised" in repr(tuning)
+    assert "predicted" in repr(tuning)
 
 
 def test_a_comparison_has_the_defaults_of_the_command(

@@ -155,7 +155,7 @@ def test_the_command_prints_promises_and_results(config: RunConfig, tmp_path: Pa
     result = CliRunner().invoke(app, words, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert "run-1" in result.output
-    assert "Promised with 90% intervals" in " ".join(result.output.split())
+    assert "Predicted before the run" in " ".join(result.output.split())
     tuning = read_tuning(tmp_path / "tuned")
     verdict = tuning.verdict()
     assert verdict in " ".join(result.output.split())

@@ -61,13 +61,13 @@ def test_a_winner_is_named_with_its_margin_evidence_and_cost() -> None:
             Difference(0.0025, 5, -0.009, 0.014, 0.6, deviation=0.0093),
             "open",
             "No difference to a beyond noise: the 95% interval reaches from -0.9 to +1.4 (5 seeds,"
-            " p 0.600); for a difference of one point run 10 more seeds.",
+            " p 0.600); to detect a difference of one point, run 10 more seeds.",
         ),
         (
             Difference(0.01, 3, -0.5, 0.5, 0.9, deviation=0.3),
             "open",
             "No difference to a beyond noise: the 95% interval reaches from -50.0 to +50.0 (3"
-            " seeds, p 0.900); for a difference of one point more than 100 more seeds are needed.",
+            " seeds, p 0.900); to detect a difference of one point, it takes over 100 more seeds.",
         ),
         (
             Difference(0.02, 1),
@@ -96,7 +96,9 @@ def test_of_several_contestants_that_noise_explains_the_best_one_is_described() 
         "b": Difference(0.001, 3, -0.02, 0.02, 1.0, deviation=0.01),
         "c": Difference(0.004, 3, -0.01, 0.02, 1.0, deviation=0.01),
     }
-    assert "for the best contestant, c, reaches from -1.0 to +2.0" in verdict(found, "a").sentence
+    assert (
+        "for the best of the others, c, reaches from -1.0 to +2.0" in verdict(found, "a").sentence
+    )
     close = {name: Difference(0.0, 3, -0.003, 0.002, 1.0) for name in found}
     assert verdict(close, "a").sentence.startswith("a, b and c are practically the same")
 
@@ -128,8 +130,12 @@ def test_one_more_seed_is_one() -> None:
 def test_losses_are_in_nats_and_lower_is_better() -> None:
     made = verdict({"b": Difference(0.12, 4, 0.1, 0.14, 0.001)}, "a", LOSSES)
     assert made.sentence == (
-        "b is 0.120 nats below a (95% interval +0.100 to +0.140, 4 seeds, p 0.001)."
+        "b is 0.120 nats below a (95% interval 0.100 to 0.140, 4 seeds, p 0.001)."
     )
+    worse = verdict({"b": Difference(-0.12, 4, -0.14, -0.1, 0.001)}, "a", LOSSES).sentence
+    assert worse == "b is 0.120 nats above a (95% interval 0.100 to 0.140, 4 seeds, p 0.001)."
+    open_ = verdict({"b": Difference(-0.1, 4, -0.3, 0.1, 0.2, deviation=1)}, "a", LOSSES).sentence
+    assert "the 95% interval reaches from 0.300 above to 0.100 below (4 seeds" in open_
 
 
 def test_one_contestant_has_nobody_to_beat() -> None:

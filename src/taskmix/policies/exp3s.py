@@ -131,7 +131,7 @@ class Exp3S(StoredPolicy):
     """
 
     name = "exp3s"
-    beliefs: ClassVar = {"weights": "the largest weight"}
+    beliefs: ClassVar = {"weights": "the largest log-weight"}
     needs = frozenset({Gain()})
     _saved = ("_updates", "_told", "_scaler")
 

@@ -10,7 +10,15 @@ import numpy as np
 
 from taskmix.bandit import CONTENDERS, BanditComparison, Environment, compare, simulate
 from taskmix.errors import UserError, unknown
-from taskmix.report.document import Caption, Plot, check_page, document, legend, table, write_page
+from taskmix.report.document import (
+    Caption,
+    Plot,
+    check_page,
+    document,
+    table,
+    with_legend,
+    write_page,
+)
 from taskmix.report.style import band, contestant_looks, curve, panels, plotly
 from taskmix.report.timeline import Floats, thinned
 from taskmix.rng import stream
@@ -104,8 +112,9 @@ def bandit_report(
     lead = ", ".join(f"{size} {what}" for what, size in sizes.items())
     body: list[str | Plot] = [
         *map(table, report.tables()),
-        legend(contestant_looks(comparison.policies)),
-        Plot(_CAPTION, bandit_curves(comparison)),
+        *with_legend(
+            contestant_looks(comparison.policies), Plot(_CAPTION, bandit_curves(comparison))
+        ),
     ]
     write_page(out / REPORT, document("The MTL bandit", lead, report.verdict(), body))
     return report

@@ -10,8 +10,8 @@ import numpy as np
 
 from taskmix.config import Objective
 from taskmix.report import figures
-from taskmix.report.document import Caption, Plot, folded, legend, notice, table, verbatim
-from taskmix.report.figures.comparison import DIFFERENCES, LOSS_BANDS, SCORE_BANDS, SHARE_PANELS
+from taskmix.report.document import Caption, Plot, folded, notice, table, verbatim, with_legend
+from taskmix.report.figures.comparison import DIFFERENCES, bands_caption, shares_caption
 from taskmix.report.history import Exposure, exposures
 from taskmix.report.rollouts import has_rewards, reward_table
 from taskmix.report.run_data import RunData
@@ -27,6 +27,9 @@ from taskmix.studies.verdict import (
 )
 from taskmix.tables import Column, Table, TableCell, Value, duration
 from taskmix.training.folder import REPORT
+
+MAX_ROWS = 12
+"""Tasks up to which a table that repeats a figure is shown at once."""
 
 Runs = Mapping[str, Sequence[RunData]]
 
@@ -81,21 +84,29 @@ def _scores(runs: Runs, scored: Comparison, finished: Comparison | None) -> list
     histories = {
         name: [run.history for run in runs[name] if run.history.evaluations] for name in scored.runs
     }
-    bands = Plot(
-        LOSS_BANDS if unit is LOSSES else SCORE_BANDS, figures.score_bands(histories, unit)
-    )
-    body = [table(scored.scores_table()), legend(contestant_looks(runs))]
+    seeds = max(map(len, histories.values()))
+    bands = Plot(bands_caption(scored.objective, seeds), figures.score_bands(histories, unit))
+    levels, styles = table(scored.scores_table()), contestant_looks(runs)
     if finished is None:
-        return [*body, bands]
+        return [levels, *with_legend(styles, bands)]
     baseline = str(finished.baseline)
     drawing = figures.differences(finished.all_differences(), list(runs), baseline, unit)
     return [
-        *body,
-        Plot(Caption(f"Differences to {baseline}", DIFFERENCES), drawing),
-        *(table(replace(numbers, title="")) for numbers in finished.differences_tables()),
-        bands,
+        levels,
+        *with_legend(
+            styles,
+            Plot(Caption(f"Differences to {baseline}", DIFFERENCES), drawing),
+            *(_numbers(finished, replace(t, title="")) for t in finished.differences_tables()),
+            bands,
+        ),
         *map(table, [*finished.wins_tables(), *_description(finished)]),
     ]
+
+
+def _numbers(finished: Comparison, numbers: Table) -> str:
+    """Return the numbers of a figure, folded where the tasks are many."""
+    shown = table(numbers)
+    return shown if len(finished.tasks) <= MAX_ROWS else folded("Differences in numbers", shown)
 
 
 def _description(finished: Comparison) -> list[Table]:
@@ -118,10 +129,11 @@ def _description(finished: Comparison) -> list[Table]:
         for row, of_name in zip(rows, values.values(), strict=True):
             middle = interquartile_mean(of_name)
             row.append(_interval(middle, [*map(finished.unit.level, _ends(middle))]))
+    middle_half = "Interquartile mean: the mean of the middle half of all scores. "
     note = (
-        f"Probability of improvement: how often a run is above a run of {baseline}, on a task "
-        "drawn at random. 95% intervals of a stratified bootstrap (Agarwal et al. 2021); they "
-        "describe these runs and are not a test."
+        f"Probability of improvement: how often a run is better than a run of {baseline}, on a "
+        f"task drawn at random. {middle_half if len(columns) > 2 else ''}95% intervals of a "
+        "stratified bootstrap (Agarwal et al. 2021); they describe these runs and are not a test."
     )
     return [Table(columns, rows, "All tasks together", notes=(note,))]
 
@@ -150,8 +162,12 @@ def _mixtures(runs: Runs) -> list[str | Plot]:
         for task in tasks
     ]
     columns = [Column("task"), *(Column(name) for name in panels)]
-    mixture = Table(columns, rows, "Share of each task (epochs)")
-    return [table(mixture), legend(looks(tasks)), Plot(SHARE_PANELS, panels=panels)]
+    note = "The part of the training that each task got, in brackets its epochs; means over seeds."
+    mixture = Table(columns, rows, "Share of each task (epochs)", notes=(note,))
+    figure = with_legend(looks(tasks), Plot(shares_caption(_family(runs)), panels=panels))
+    if len(tasks) > MAX_ROWS:
+        return [*figure, folded(mixture.title, table(replace(mixture, title="")))]
+    return [table(mixture), *figure]
 
 
 def _given(seeds: Sequence[Exposure]) -> TableCell | None:
@@ -160,7 +176,9 @@ def _given(seeds: Sequence[Exposure]) -> TableCell | None:
         return None
     share, epochs = mean(each.share for each in seeds), [each.epochs for each in seeds]
     known = [count for count in epochs if count is not None]
-    return TableCell(f"{share:.1%}" + (f" ({mean(known):.1f})" if known else ""), share)
+    if not known:
+        return TableCell(f"{share:.1%}", share)
+    return TableCell(f"{share:.1%} ({mean(known):.{1 if mean(known) >= 1 else 2}f})", share)
 
 
 def _comparison(runs: Runs, baseline: str, objective: Objective | None, out: Path) -> Comparison:

@@ -110,15 +110,16 @@ def _place(figure: Any, label: str, numbers: Iterator[int]) -> str:
     )
 
 
-def legend(styles: Mapping[str, Look]) -> str:
-    """Return a legend for all figures of the page; its buttons hide and show a name."""
+def with_legend(styles: Mapping[str, Look], *parts: str | Plot) -> list[str | Plot]:
+    """Return parts below a legend that stays on the screen; its buttons hide and show a name."""
     buttons = "".join(
         f'<button type="button" data-group="{look.group}" aria-pressed="true">'
         f'<i class="{_CHIPS[look.pattern]}" style="--colour:{look.colour}"></i>'
         f"{escape(name)}</button>"
         for name, look in styles.items()
     )
-    return f'<div class="legend" role="group" aria-label="Legend">{buttons}</div>'
+    legend = f'<div class="legend" role="group" aria-label="Legend">{buttons}</div>'
+    return [f"<section>\n{legend}", *parts, "</section>"]
 
 
 def write_page(path: Path, page: str) -> Path:

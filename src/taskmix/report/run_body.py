@@ -6,7 +6,7 @@ from typing import Any
 from taskmix.config import Objective
 from taskmix.journal import SelectionStep
 from taskmix.report import figures
-from taskmix.report.document import Plot, events, folded, legend, table, tiles, verbatim
+from taskmix.report.document import Plot, events, folded, table, tiles, verbatim, with_legend
 from taskmix.report.figures.deciders import DECIDERS
 from taskmix.report.figures.run import CONVERGENCE, DEV_SCORES, TRAINING_LOSS
 from taskmix.report.history import Exposure, History, exposures
@@ -33,10 +33,12 @@ def run_body(run: RunData) -> list[str | Plot]:
         tiles(_facts(run)),
         table(run_table(run)),
         *([table(promised)] if promised else []),
-        legend(looks(run.history.tasks)),
-        *plots[:1],  # of the shares
-        *([folded("Why the shares changed", events(reasons), is_open=True)] if reasons else []),
-        *plots[1:],
+        *with_legend(
+            looks(run.history.tasks),
+            *plots[:1],  # of the shares
+            *([folded("Why the shares changed", events(reasons), is_open=True)] if reasons else []),
+            *plots[1:],
+        ),
         *([folded("Configuration", verbatim(run.config))] if run.config else []),
     ]
 
@@ -78,13 +80,13 @@ def _mixture(history: History) -> str:
 def _reached(run: RunData, result: Finished) -> str:
     objective = run.objective
     if objective is None or result.objective is None:
-        count = len(result.tasks)
-        of = "its task" if count == 1 else f"{count} tasks, on average"
-        return f"a dev score of {hundredths(result.score)} on {of}"
-    value = unit_of(objective).level(result.objective)
-    names = objective.tasks
-    of = names[0] if len(names) == 1 else f"the {len(names)} target tasks, on average"
-    return f"a dev {objective.measure} of {value} on {of}"
+        tasks, value, measure, targets = [*result.tasks], hundredths(result.score), "score", ""
+    else:
+        tasks, value = [*objective.tasks], unit_of(objective).level(result.objective)
+        measure, targets = objective.measure, "target "
+    if len(tasks) == 1:
+        return f"a dev {measure} of {value} on {tasks[0]}"
+    return f"a mean dev {measure} of {value} over {len(tasks)} {targets}tasks"
 
 
 def _over_baseline(result: Finished) -> list[str]:

@@ -3,15 +3,12 @@
 from pathlib import Path
 
 from taskmix.report import figures
-from taskmix.report.document import Caption, Plot, document, legend, table, write_page
-from taskmix.report.figures.comparison import LOSS_BANDS, SCORE_BANDS, SHARE_PANELS
+from taskmix.report.document import Plot, document, table, with_legend, write_page
+from taskmix.report.figures.comparison import bands_caption, shares_caption
 from taskmix.report.run_data import read_run
 from taskmix.report.style import contestant_looks, looks, plotly
-from taskmix.studies.paired import LOSSES
 from taskmix.studies.tune import read_tuning
 from taskmix.training.folder import REPORT
-
-CURVES = "The objective of each run, or its mean over the tasks if it names none."
 
 
 def write_tuning_report(folder: Path) -> Path:
@@ -20,13 +17,13 @@ def write_tuning_report(folder: Path) -> Path:
     tuning = read_tuning(folder)
     runs = {run.name: [read_run(path).history for path in run.folders] for run in tuning.runs}
     tasks, unit = tuning.runs[0].scored[0].tasks, tuning.unit
-    heading = (LOSS_BANDS if unit is LOSSES else SCORE_BANDS).heading
+    objective = read_run(tuning.runs[0].folders[0]).objective
+    seeds = max(map(len, runs.values()))
+    curves = Plot(bands_caption(objective, seeds), figures.score_bands(runs, unit))
     body: list[str | Plot] = [
         *map(table, tuning.tables()),
-        legend(contestant_looks(runs)),
-        Plot(Caption(heading, CURVES), figures.score_bands(runs, unit)),
-        legend(looks(tasks)),
-        Plot(SHARE_PANELS, panels=figures.share_panels(runs)),
+        *with_legend(contestant_looks(runs), curves),
+        *with_legend(looks(tasks), Plot(shares_caption(), panels=figures.share_panels(runs))),
     ]
     lead = f"learned mixtures of {len(tasks)} tasks"
     page = document(folder.resolve().name, lead, tuning.verdict(), body)

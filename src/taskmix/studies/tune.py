@@ -117,12 +117,12 @@ class Tuning(Tabled):
             Column("run"),
             Column("seeds", "d"),
             Column("steps", ",d"),
-            Column("promised"),
+            Column("predicted"),
             Column("reached", self._level),
         ]
         rows: list[Row] = [
             [
-                run.name,
+                run.name if run.promised else f"{run.name} (pilot)",
                 len(run.scored),
                 run.scored[0].schedule.steps,
                 run.promised.objective.cell(measure) if run.promised else None,
@@ -150,11 +150,11 @@ class Tuning(Tabled):
         return hundredths(value) if self.runs[0].scored[0].measure == "score" else f"{-value:.3f}"
 
     def _notes(self) -> list[str]:
-        notes = ["Promised with 90% intervals, before the run, from the runs above it."]
+        notes = ["Predicted before the run from the runs above it, with 90% intervals."]
         if any(len(run.scored) > 1 for run in self.runs):
             notes = [
-                "Promised for a single run with 90% intervals, before the run, from the runs "
-                "above it; reached on average over the seeds."
+                "Predicted for a single run before the run, from the runs above it, with 90% "
+                "intervals; reached on average over the seeds."
             ]
         first = next((run.promised for run in self.runs if run.promised), None)
         pilot, last = (run.scored[0].schedule.steps for run in (self.runs[0], self.runs[-1]))

@@ -75,7 +75,7 @@ def verdict(
         found = significant.pop(first)
         sentence = _beyond_noise(first, baseline, found, unit, _cost_words(first, baseline, cost))
         if significant:
-            others = (f"{n} ({unit.difference(each.mean)})" for n, each in significant.items())
+            others = (f"{n} ({_signed(each.mean, unit)})" for n, each in significant.items())
             sentence += f" Also different from {baseline}: {', '.join(others)}."
         return Verdict(sentence + note, "better" if found.mean > 0 else "worse", first)
     if all(_within_half(each) for each in differences.values()):
@@ -102,7 +102,7 @@ def _same(differences: Mapping[str, Difference], baseline: str, unit: Unit) -> s
     return (
         f"{_listed([baseline, *differences])} are practically the same: the 95% "
         f"{'interval' if len(differences) == 1 else 'intervals'} of the difference to {baseline} "
-        f"({unit.difference(low)} to {unit.difference(high)}) "
+        f"({_signed(low, unit)} to {_signed(high, unit)}) "
         f"{'lies' if len(differences) == 1 else 'lie'} within {_amount(RELEVANT / 2, unit)}."
     )
 
@@ -111,15 +111,15 @@ def _open(name: str, baseline: str, differences: Mapping[str, Difference], unit:
     best = differences[name]
     assert best.low is not None  # it is tested
     assert best.high is not None
-    of = "" if len(differences) == 1 else f" for the best contestant, {name},"
+    of = "" if len(differences) == 1 else f" for the best of the others, {name},"
     more = more_seeds(best, len(differences))
-    run = f"more than {MAX_MORE_SEEDS} more seeds are needed"
+    run = f"it takes over {MAX_MORE_SEEDS} more seeds"
     if more is not None:
         run = f"run {more} more seed{'' if more == 1 else 's'}"
     return (
         f"No difference to {baseline} beyond noise: the 95% interval{of} reaches from "
-        f"{unit.difference(best.low)} to {unit.difference(best.high)} ({best.seeds} seeds, p "
-        f"{p_words(best)}); for a difference of {_amount(RELEVANT, unit)} {run}."
+        f"{_signed(best.low, unit)} to {_signed(best.high, unit)} ({best.seeds} seeds, p "
+        f"{p_words(best)}); to detect a difference of {_amount(RELEVANT, unit)}, {run}."
     )
 
 
@@ -139,6 +139,8 @@ def _evidence(difference: Difference, unit: Unit) -> str:
     interval = ""
     if difference.low is not None and difference.high is not None:
         low, high = unit.difference(difference.low), unit.difference(difference.high)
+        if unit is LOSSES:  # both are on the side of the mean, which the sentence names
+            low, high = sorted(text.lstrip("+-") for text in (low, high))
         interval = f"95% interval {low} to {high}, "
     return f"{interval}{difference.seeds} seeds, p {p_words(difference)}"
 
@@ -153,6 +155,17 @@ def _amount(value: float, unit: Unit) -> str:
         return f"{value:.{unit.digits}f} nats"
     names = {RELEVANT: "one point", RELEVANT / 2: "half a point"}
     return names.get(value) or f"{abs(unit.factor) * value:.{unit.digits}f} points"
+
+
+def _signed(value: float, unit: Unit) -> str:
+    """Return a difference in words whose sign nobody has to guess.
+
+    >>> _signed(0.012, SCORES), _signed(0.012, LOSSES), _signed(-0.1, LOSSES)
+    ('+1.2', '0.012 below', '0.100 above')
+    """
+    if unit is LOSSES:
+        return f"{abs(value):.{unit.digits}f} {'above' if value < 0 else 'below'}"
+    return unit.difference(value)
 
 
 def _side(difference: Difference, unit: Unit) -> str:

@@ -75,7 +75,7 @@ class Promise:
     def table(self, values: Mapping[str, float], objective: float) -> Table:
         """Return the forecast beside the values of a run, which are scores or losses."""
         text, sign = _units(self.measure)
-        columns = [Column("task"), Column("promised"), Column("reached", text)]
+        columns = [Column("task"), Column("predicted"), Column("reached", text)]
         rows: list[Row] = [
             [task, forecast.cell(self.measure), values.get(task)]
             for task, forecast in self.tasks.items()

@@ -31,11 +31,6 @@ UTILITIES = Caption(
     "The probability that a round of the task does not lower the dev score of the primary task, as "
     "estimated in stage 1: a density for each task, and below it the mean with the 95% interval.",
 )
-SEARCH_HISTORY = Caption(
-    "Search",
-    "Each point is a training with one mixing ratio. Ratios above the dashed line, or below it if "
-    "the objective is a loss, were better than the primary task alone, with one seed.",
-)
 RATIO_MAP = Caption(
     "Map of ratios",
     "The mean and the standard deviation of the Gaussian process at each mixture. Points are the "
@@ -45,6 +40,16 @@ DENSITY_POINTS = 201
 MAP_POINTS = 41
 MIN_TRIALS = 3
 """Trials that a map of the ratios needs."""
+
+
+def search_caption(unit: Unit) -> Caption:
+    """Return the caption of the search's history."""
+    better = "below" if unit is LOSSES else "above"
+    return Caption(
+        "Search",
+        f"Each point is a training with one mixing ratio and one seed. Those {better} the dashed "
+        "line were better than the primary task alone.",
+    )
 
 
 def utilities(posteriors: Sequence[Utility]) -> Any:

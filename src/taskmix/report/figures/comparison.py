@@ -5,9 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from taskmix.config import Objective
 from taskmix.journal import Evaluation
 from taskmix.report.document import Caption
 from taskmix.report.figures.deciders import share_areas
+from taskmix.report.figures.run import MAX_MARKED
 from taskmix.report.history import History
 from taskmix.report.style import (
     GRID,
@@ -25,21 +27,6 @@ from taskmix.report.style import (
 from taskmix.report.timeline import Floats, influence, max_points, thinned
 from taskmix.studies.paired import LOSSES, SCORES, Difference, Unit, interval_words, p_words
 
-SCORE_BANDS = Caption(
-    "Dev score over the budget",
-    "The objective, or the mean over the tasks: a line is the mean of the seeds, its band reaches "
-    "from the lowest seed to the highest.",
-)
-LOSS_BANDS = Caption(
-    "Dev loss over the budget",
-    "The mean over the tasks of the objective: a line is the mean of the seeds, its band reaches "
-    "from the lowest seed to the highest.",
-)
-SHARE_PANELS = Caption(
-    "Shares of the tasks",
-    "The height of a colour is the share of its task, over the part of the run; the mean of the "
-    "seeds.",
-)
 DIFFERENCES = (
     "A dot is the mean difference to the baseline, its line the 95% interval; a filled dot in the "
     "first row is significant. Single tasks are not tested: where nothing differs, one interval in "
@@ -52,6 +39,22 @@ DOTS_SPREAD = 0.6
 
 DifferenceRow = tuple[str, Mapping[str, Difference]]
 """A task, or the measure that contestants are judged by, with the differences by contestant."""
+
+
+def bands_caption(objective: Objective | None, seeds: int) -> Caption:
+    """Return the caption of the curves of contestants with at most so many seeds."""
+    values = "The mean over the tasks" if objective is None else "The objective"
+    bands = ": a line is the mean over the seeds, its band reaches from the lowest to the highest"
+    measure = "score" if objective is None else objective.measure
+    return Caption(f"Dev {measure} over the budget", f"{values}{bands if seeds > 1 else ''}.")
+
+
+def shares_caption(family: str = "policy") -> Caption:
+    """Return the caption of the shares of contestants of a family, or of several."""
+    share = "the probability with which its task was drawn"
+    if family != "policy":
+        share = "the share of its task: of a policy's draws, a selector's examples, or the weights"
+    return Caption("Shares over the run", f"The height of a colour is {share}; means over seeds.")
 
 
 def score_bands(runs: Mapping[str, Sequence[History]], unit: Unit = SCORES) -> Any:
@@ -75,8 +78,10 @@ def score_bands(runs: Mapping[str, Sequence[History]], unit: Unit = SCORES) -> A
             places = steps if alike else 100 * steps / max(run.length for run in histories)
         if len(places):
             shown = unit.factor * scores
+            mode = "lines+markers" if len(places) <= MAX_MARKED else "lines"
             figure.add_traces(band(name, look, places, shown.min(axis=0), shown.max(axis=0)))
-            figure.add_trace(curve(name, look, places, shown.mean(axis=0), line=look.line(2.5)))
+            middle = shown.mean(axis=0)
+            figure.add_trace(curve(name, look, places, middle, line=look.line(2.5), mode=mode))
     end = max((run.end for histories in runs.values() for run in histories), default=0)
     title = "".join(units) if alike else "part of the budget, %"
     figure.update_xaxes(title_text=title, range=[0, 1.02 * (end if alike else 100)])
@@ -177,6 +182,7 @@ def _dots(
     scale = abs(unit.factor)
     symbols = ["circle" if by_row[0].significant else "circle-open"]
     symbols += ["circle-open"] * (len(by_row) - 1)
+    outline = {"color": look.colour, "width": 2}
     return {
         "x": numbers([scale * difference.mean for difference in by_row]),
         "y": [row + offset for row in range(len(by_row))],
@@ -184,7 +190,7 @@ def _dots(
         "legendgroup": look.group,
         "showlegend": False,
         "mode": "markers",
-        "marker": {"color": look.colour, "size": 9, "symbol": symbols, "line": {"width": 2}},
+        "marker": {"color": look.colour, "size": 9, "symbol": symbols, "line": outline},
         "error_x": {
             "symmetric": False,
             "array": [scale * _distance(each.mean, each.high) for each in by_row],

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from taskmix.config import label
 from taskmix.families import FAMILIES
 from taskmix.journal import Diagnostics, Evaluation, Extended, Opening, Shares, Tail
 from taskmix.records import Record, UnitRecord
 from taskmix.report.why import MAX_EVENTS, changes
+from taskmix.studies.compare import is_diverged
 from taskmix.training.folder import JOURNAL, SCORES
 
 MAX_BINS = 400  # of a curve
@@ -107,7 +109,8 @@ class GrowingRun:
         if self.opening is not None and self._beliefs:
             name = str(self.opening.decider.get("name"))
             news = changes(self.opening.family, name, self._beliefs, values)
-            self.events += [f"step {step:,}: {sentence}" for sentence in news]
+            unit = FAMILIES[self.opening.family].unit.removesuffix("s").capitalize()
+            self.events += [f"{unit} {step:,}: {sentence}." for sentence in news]
             del self.events[:-MAX_EVENTS]
         self._beliefs = values
 
@@ -168,14 +171,16 @@ def _summary(folder: Path, opening: Opening | None, records: Sequence[Record]) -
     evaluations = [record for record in records if isinstance(record, Evaluation)]
     steps = [record.step for record in records if isinstance(record, UnitRecord)]
     return {
-        "decider": str(decider.get("as") or decider.get("name", "")),
+        "decider": label(decider) if "name" in decider else "",
         "step": max(steps, default=0),
         "total": budget.get(family.unit) if family else None,
         "score": evaluations[-1].score if evaluations else None,
         "value": evaluations[-1].objective if evaluations else None,
         "objective": None if opening is None else opening.objective,
         "measure": "score" if opening is None else opening.measure,
+        "counts": "steps" if opening is None else opening.count,
         "finished": (folder / SCORES).exists(),
+        "diverged": is_diverged(folder),
     }
 
 

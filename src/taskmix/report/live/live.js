@@ -43,6 +43,7 @@ async function ask(path) {
 
 function status(run) {
   if (run.error) return run.error;
+  if (run.diverged) return "diverged";
   if (run.finished) return "finished";
   const quiet = Date.now() / 1000 - run.modified;
   if (quiet < RUNNING) return "running";
@@ -52,7 +53,7 @@ function status(run) {
 }
 
 const isRunning = (run) => status(run) === "running";
-const isFinished = (run) => status(run) === "finished";
+const isFinished = (run) => ["finished", "diverged"].includes(status(run));
 
 function showList() {
   const words = $("search").value.toLowerCase();
@@ -96,7 +97,8 @@ function studyItem(study, runs) {
 }
 
 function runItem(run) {
-  const progress = run.total ? `${count(run.step)} of ${count(run.total)}` : count(run.step);
+  // A budget of examples or compute has no known number of steps.
+  const progress = run.total && run.counts === "steps" ? `${count(run.step)} of ${count(run.total)}` : `step ${count(run.step)}`;
   const detail = run.error ? [run.error] : [run.decider, progress, status(run)];
   const made = item(
     run.id,
@@ -150,7 +152,7 @@ function draw(place) {
     hovermode: "x unified",
     hoverdistance: -1, // the nearest step, however far: evaluations are rare
     legend: { orientation: "h", y: 1, yanchor: "bottom" },
-    xaxis: { title: { text: "step" }, gridcolor: "#8883" },
+    xaxis: { title: { text: "step" }, gridcolor: "#8883", rangemode: "tozero" },
     yaxis: { gridcolor: "#8883", ...layout.yaxis },
     showlegend: layout.showlegend ?? false,
     uirevision: "kept",
@@ -204,13 +206,15 @@ const isAsked = (run) => run.asked.some((values) => values.some((value) => value
 const mixture = (run) => (isAsked(run) ? areas(run, run.asked, run.steps) : shares(run));
 const asked = (run) => ({ traces: byTask(run, run.asked, {}), layout: { yaxis: { tickformat: ".0%", rangemode: "tozero" } } });
 const losses = (run) => ({ traces: byTask(run, run.losses), layout: { yaxis: { title: { text: "loss" } } } });
+const POINTS = { title: { text: "dev score, of 100" }, hoverformat: ".1f" };
+const points = (value) => (value == null ? null : 100 * value);
 const scores = (run) => ({
   traces: run.tasks.map((task, k) => ({
     x: run.evaluations.map((evaluation) => evaluation.step),
-    y: run.evaluations.map((evaluation) => evaluation.scores[task]),
+    y: run.evaluations.map((evaluation) => points(evaluation.scores[task])),
     name: plain(task), mode: "lines+markers", line: look(k),
   })),
-  layout: { yaxis: { tickformat: ".0%", hoverformat: ".1%" } },
+  layout: { yaxis: POINTS },
 });
 const outcome = ({ objective, score }) => objective ?? score;
 // The study that all chosen runs belong to, if there is one.
@@ -219,24 +223,30 @@ function commonStudy() {
   return studies.size === 1 ? [...studies][0] : "";
 }
 const shortName = (id) => within(commonStudy(), id);
-// Runs of one study are compared by contestant, others by their folders.
+// Runs of one study are compared by contestant, whose folder has one for each seed; others by their folders.
 function contestants(runs) {
   const groups = new Map();
   for (const [id, run] of runs) {
-    const name = commonStudy() ? run.decider : id;
-    groups.set(name, [...(groups.get(name) ?? []), [id, run]]);
+    const folder = commonStudy() ? shortName(id).replace(/\/seed-\d+$/, "") : id;
+    groups.set(folder, [...(groups.get(folder) ?? []), [id, run]]);
   }
-  return [...groups];
+  const named = new Map([...groups].map(([folder, members]) => [members[0][1].decider || folder, members]));
+  return commonStudy() && named.size === groups.size ? [...named] : [...groups];
+}
+// In a study, single-task trainings are no match for runs of all its tasks.
+function comparable(runs) {
+  const most = Math.max(...runs.map(([, run]) => run.tasks.length));
+  return commonStudy() ? runs.filter(([, run]) => run.tasks.length === most) : runs;
 }
 const means = () => ({
-  traces: contestants(loaded()).flatMap(([, runs], k) =>
+  traces: contestants(comparable(loaded())).flatMap(([, runs], k) =>
     runs.map(([id, run]) => ({
       x: run.evaluations.map((evaluation) => evaluation.step),
-      y: run.evaluations.map((evaluation) => (run.measure === "loss" ? -1 : 1) * outcome(evaluation)),
+      y: run.evaluations.map((evaluation) => (run.measure === "loss" ? -outcome(evaluation) : points(outcome(evaluation)))),
       name: plain(shortName(id)), mode: "lines+markers", line: { color: RUN_COLOURS[k % RUN_COLOURS.length], dash: DASHES[Math.floor(k / RUN_COLOURS.length) % DASHES.length] },
     })),
   ),
-  layout: { showlegend: true, yaxis: [...chosen.values()].some((run) => run?.measure === "loss") ? { title: { text: "loss" } } : { tickformat: ".0%", hoverformat: ".1%" } },
+  layout: { showlegend: true, yaxis: [...chosen.values()].some((run) => run?.measure === "loss") ? { title: { text: "loss" } } : POINTS },
 });
 
 function layOut() {
@@ -267,7 +277,7 @@ function layOut() {
 
 // What a reader wants to know first. It describes the runs; the report of a study has the test.
 function summary(runs) {
-  const scored = runs.filter(([, run]) => run.evaluations.length);
+  const scored = comparable(runs).filter(([, run]) => run.evaluations.length);
   if (!scored.length) return runs.length ? "There is no evaluation yet." : "";
   if (scored.length === 1) return progressOf(scored[0][1]);
   const measures = new Set(scored.map(([, run]) => `${run.measure} ${run.objective}`));
@@ -286,7 +296,7 @@ function ranking(scored) {
   const so = scored.every(([, one]) => one.finished) ? "" : " so far";
   const first = `${best.name} has the best ${measured(run)}${so}: ${best.value}; ${shown}${more}.`;
   const study = commonStudy();
-  return study ? `${first} The report of ${titleOf(study)} says whether the difference is more than noise.` : first;
+  return study ? `${first} The report of ${titleOf(study)} (taskmix report) tests whether that is more than noise.` : first;
 }
 
 const meanOutcome = (runs) => runs.reduce((sum, [, run]) => sum + outcome(run.evaluations.at(-1)), 0) / runs.length;
@@ -354,7 +364,9 @@ function showFailure(error) {
 async function pollList() {
   const news = await ask("api/runs");
   listed = news.runs;
+  const isKnown = studyOf.size > 0;
   studyOf = new Map(listed.map((run) => [run.id, run.study]));
+  if (!isKnown && chosen.size) layOut(); // names of runs are shorter within their study
   $("folder").textContent = news.folder;
   $("state").textContent = `${listed.length} runs, ${listed.filter((run) => status(run) === "running").length} running`;
   const first = !$("runs").hasChildNodes();

@@ -25,11 +25,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from taskmix.errors import TaskmixError
 from taskmix.report.live.growing import GrowingRun, glimpse
+from taskmix.studies.autosem.result import RESULT as AUTOSEM
 from taskmix.studies.compare import SETTINGS as COMPARISON
+from taskmix.studies.compare import is_diverged
+from taskmix.studies.storage import FILE as STORAGE
 from taskmix.studies.tune import SETTINGS as TUNING
 from taskmix.training.folder import JOURNAL, SCORES
 
-STUDY_FILES = {COMPARISON, TUNING}  # one of them is in the folder of a study
+STUDY_FILES = {COMPARISON, TUNING, AUTOSEM, STORAGE}  # one is in the folder of a study
 MAX_DEPTH = 6  # of folders below the one that is served
 MAX_RUNS = 2000
 MAX_VIEWS = 256  # runs whose curves are in memory
@@ -137,7 +140,8 @@ class Views:
         folder = self.root / name
         try:
             status = (folder / JOURNAL).stat()
-            version = (status.st_size, status.st_mtime_ns, (folder / SCORES).exists())
+            ended = (folder / SCORES).exists() or is_diverged(folder)
+            version = (status.st_size, status.st_mtime_ns, ended)
             if name not in self._lines or self._lines[name][0] != version:
                 self._lines[name] = version, {"modified": status.st_mtime} | glimpse(folder)
         except (TaskmixError, OSError) as error:
