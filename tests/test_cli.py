@@ -598,7 +598,10 @@ def test_a_study_that_is_stopped_at_the_end_of_a_run_does_not_begin_the_next(
         patch.setattr(Lines, moment, stop)
         said = taskmix(*asked)
     assert said.code == 130
-    assert "stopped after step 6 of 6, with a checkpoint" in said.err
+    assert said.err.endswith(
+        "taskmix: random, seed 1: stopped after step 6 of 6, with a checkpoint; the same command "
+        "goes on with the study\n"
+    )
     assert sorted(path.name for path in folder.iterdir()) == [".locks", "compare.yaml", "random"]
     assert taskmix(*asked, "-q").code == 0
 
@@ -720,7 +723,7 @@ def test_a_terminal_of_any_width_shows_bar_step_and_time_left(width: int) -> Non
     lines = plain(screen.getvalue()).splitlines()
     assert max(map(len, lines)) <= width
     last = [line for line in lines if "20/20" in line][-1]
-    assert "run 2 o" in last
+    assert "run 2 of 9" in last
     assert "\N{BOX DRAWINGS HEAVY HORIZONTAL}" in last
     assert re.search(r"0:00:00 all \d:\d\d:\d\d", last)
     assert " ".join(" ".join(lines).split()).count("dev 62.5 (best)") == 2

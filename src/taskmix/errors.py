@@ -57,6 +57,7 @@ class StoppedError(TaskmixError):
 
     def __init__(self, message: str, signal: int) -> None:
         super().__init__(message)
+        self.signal = signal
         self.exit_code = EXIT_PREEMPTED if signal in PREEMPTION_SIGNALS else 128 + signal
 
 

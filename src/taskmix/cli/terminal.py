@@ -376,12 +376,13 @@ def live(console: Console) -> Iterator["Progress"]:
 
     # The texts are cut, and the columns of numbers are not.
     fixed = Column(no_wrap=True)
-    title = Column(no_wrap=True, overflow="ellipsis", max_width=max(8, console.width - 52))
+    bar = 12 if console.width >= 70 else 5
+    title = Column(no_wrap=True, overflow="ellipsis", max_width=max(14, console.width - 40 - bar))
     about = Column(no_wrap=True, overflow="ellipsis", ratio=1)
     with Progress(
         SpinnerColumn(table_column=fixed),
         TextColumn("{task.description}", markup=False, table_column=title),
-        BarColumn(bar_width=12, table_column=fixed),
+        BarColumn(bar_width=bar, table_column=fixed),
         MofNCompleteColumn(table_column=fixed),
         TimeRemainingColumn(table_column=fixed),
         TextColumn("{task.fields[left]}", markup=False, table_column=fixed),

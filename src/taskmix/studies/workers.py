@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from taskmix.config import changed_keys, read_yaml
-from taskmix.errors import TaskmixError, UserError
+from taskmix.errors import StoppedError, TaskmixError, UserError
 from taskmix.files import write_whole
 from taskmix.training.folder import CHECKPOINTS
 from taskmix.training.stopping import stoppable
@@ -53,15 +53,20 @@ class Runner:
 
         config = configured(config, self.tasks)
         view = [self.watch(config, title)] if self.watch is not None else []
-        finished = run(
-            config,
-            folder,
-            model=self.model() if self.model is not None else None,
-            tasks=self.tasks,
-            resume=True,
-            cache=self.cache,
-            watchers=[*view, *watchers],
-        )
+        try:
+            finished = run(
+                config,
+                folder,
+                model=self.model() if self.model is not None else None,
+                tasks=self.tasks,
+                resume=True,
+                cache=self.cache,
+                watchers=[*view, *watchers],
+            )
+        except StoppedError as error:
+            stopped = str(error).partition(";")[0]  # without the command that resumes one run
+            message = f"{title}: {stopped}; the same command goes on with the study"
+            raise StoppedError(message, error.signal) from None
         if not self.keep_checkpoints:  # with the optimiser's state, they would fill the disk
             shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
         return finished
