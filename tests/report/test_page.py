@@ -417,6 +417,13 @@ def rollouts(rewards):
     ]
 
 
+def test_a_run_of_another_loop_is_finished_when_its_budget_is_spent(make_run, short):
+    steps = [record for record in short if not isinstance(record, Evaluation)]
+    assert "not finished" not in verdict(Page(write_run_report(make_run(*steps))))
+    page = Page(write_run_report(make_run(*steps[:-1], name="cut")))
+    assert "not finished: 3 of 4 steps are done" in verdict(page)
+
+
 def hosted(folder):
     path = folder / "journal.jsonl"
     path.write_text(path.read_text().replace('"steps":4,"rounds":4,', ""))
@@ -447,7 +454,9 @@ def test_runs_of_reinforcement_learning_are_compared_by_their_rewards(make_run):
         for name, seeds in rewards.items()
     }
     page = Page(write_comparison_report(runs, runs["a"][0], "Rewards"))
-    assert verdict(page) == "No verdict: the journals have no scores."
+    assert verdict(page) == (
+        "No verdict: the journals have no scores, only rewards of training prompts."
+    )
     assert page.rows[:4] == [
         ["environment", "a (seeds: 2)", "b (seeds: 1)"],
         ["easy", "0.800", "0.600"],

@@ -58,7 +58,8 @@ def _no_verdict(runs: Runs) -> str:
     if len(runs) == 1:
         return f"There is no other contestant to compare {next(iter(runs))} with."
     if not any(run.result for seeds in runs.values() for run in seeds):
-        return "No verdict: the journals have no scores."
+        found = ", only rewards of training prompts" if _all_rewarded(runs) else ""
+        return f"No verdict: the journals have no scores{found}."
     return "No verdict yet: it needs finished runs of two contestants with the same seeds."
 
 

@@ -22,8 +22,8 @@ class RunData:
         path: of the folder.
         history: its journal.
         config: its run file as text; empty if there is none.
-        finished: whether the budget is spent; other training loops do not say, and count as
-            finished.
+        finished: whether the budget is spent; other training loops write no scores, and count as
+            finished unless their budget says that steps are missing.
         result: the final scores, else those of the model kept so far; None before any evaluation.
         diverged: whether its loss became infinite or NaN, in a comparison.
     """
@@ -64,7 +64,8 @@ def read_run(path: Path) -> RunData:
         raise UserError(f"{path / JOURNAL}: expected the distribution of its draws, found none")
     if (path / SCORES).exists():
         return RunData(path, history, config, True, _final_result(path, history))
-    hosted = not config and history.family.unit not in history.opening.budget
+    planned = history.opening.budget.get(history.family.unit, 0)
+    hosted = not config and history.end >= planned
     result = _result_so_far(path, history, config)
     return RunData(path, history, config, hosted, result, is_diverged(path))
 

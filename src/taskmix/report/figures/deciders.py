@@ -8,7 +8,7 @@ import numpy as np
 
 from taskmix.journal import Round, SelectionStep
 from taskmix.report.document import Caption
-from taskmix.report.figures.run import MAX_MARKED
+from taskmix.report.figures.run import MAX_MARKED, step_axis
 from taskmix.report.history import History
 from taskmix.report.style import NEUTRAL, curve, looks, numbers, panels, plotly, safe
 from taskmix.report.timeline import Floats, Timeline, asked, influence, max_points, thinned
@@ -104,7 +104,7 @@ def selection(history: History) -> Any:
         dotted = {"color": look.colour, "dash": "dot", "width": 1}
         figure.add_trace(curve(task, look, steps, chosen[:, k], line=look.line(2.5)))
         figure.add_trace(curve(f"{task}, offered", look, steps, offered[:, k], line=dotted))
-    figure.update_xaxes(title_text="step", range=[0, 1.02 * history.end])
+    figure.update_xaxes(title_text="step", **step_axis(history))
     figure.update_yaxes(
         title_text="share of the examples", tickformat=".0%", hoverformat=".1%", rangemode="tozero"
     )
@@ -145,7 +145,7 @@ def weighting(history: History) -> Any:
     last = 2 if alphas else 1
     figure.add_traces(_weight_curves(history, by_task), rows=last, cols=1)
     figure.update_yaxes(title_text="normalised weight", range=[-0.02, 1.02], row=last, col=1)
-    figure.update_xaxes(title_text="round", row=last, col=1)
+    figure.update_xaxes(title_text="round", **step_axis(history), row=last, col=1)
     figure.update_layout(height=300 + 180 * (last - 1))
     return figure
 

@@ -51,10 +51,17 @@ TRAINING_LOSS = Caption(
     "The loss of each task's own batches, smoothed over a twentieth of them; losses of different "
     "tasks are not on one scale.",
 )
+MAX_TICKS = 6
+"""Steps or rounds up to which an axis has a tick for each; there are no halves."""
 MAX_MARKED = 40
 """Points up to which a curve has a marker on each."""
 MAX_RAW_TASKS = 4
 """Tasks up to which the losses of single batches are drawn; those of more tasks hide the rest."""
+
+
+def step_axis(history: History) -> dict[str, Any]:
+    """Return the range of an axis of steps or rounds, with a tick for each of few."""
+    return {"range": [0, 1.02 * history.end], "dtick": 1 if history.end <= MAX_TICKS else None}
 
 
 def dev_scores(history: History, kept: int | None = None) -> Any:
@@ -74,7 +81,7 @@ def dev_scores(history: History, kept: int | None = None) -> Any:
         annotation={"text": f"kept: {history.unit} {best:,}"},
         annotation_position="bottom right" if best < history.end / 2 else "bottom left",
     )
-    figure.update_xaxes(title_text=history.unit, range=[0, 1.02 * history.end])
+    figure.update_xaxes(title_text=history.unit, **step_axis(history))
     figure.update_yaxes(title_text="dev score, of 100", hoverformat=".1f")
     return figure
 
@@ -99,7 +106,7 @@ def convergence(history: History) -> Any:
     for row, (name, timeline) in enumerate(strips, 2):
         _add_strip(figure, row, history, name, timeline)
     figure.update_yaxes(title_text="dev loss", row=1, col=1)
-    figure.update_xaxes(range=[0, 1.02 * history.end])
+    figure.update_xaxes(**step_axis(history))
     figure.update_xaxes(title_text=history.unit, row=1 + len(strips), col=1)
     figure.update_layout(height=360 + len(strips) * (50 + 22 * tasks))
     return figure
@@ -169,7 +176,7 @@ def _batches(history: History, series: Mapping[str, Series], title: str) -> Any:
     for task, look in looks(history.tasks).items():
         if task in series:
             figure.add_traces(_raw_and_smoothed(task, series[task], look, len(series)))
-    figure.update_xaxes(title_text=history.unit, range=[0, 1.02 * history.end])
+    figure.update_xaxes(title_text=history.unit, **step_axis(history))
     figure.update_yaxes(title_text=title, rangemode="tozero")
     return figure
 
