@@ -36,7 +36,6 @@ from taskmix.report.comparison_body import comparison_body
 from taskmix.report.run_body import run_body
 from taskmix.report.run_data import read_run
 from taskmix.run_info import RunInfo
-from taskmix.studies.improve import improve_runs
 from taskmix.tasks.encoding import encode
 from taskmix.tasks.files import FORMATS, from_files
 from taskmix.tasks.parts import counted
@@ -295,7 +294,7 @@ def test_journals_are_read_or_refused(
         run_body(run)
         comparison_body({"one": [run], "again": [run]}, "one", folder)
     with sentence(), warnings.catch_warnings(action="ignore"):  # so few draws teach little
-        improve_runs([folder], folder / "policy.yaml")
+        library.improve(folder, folder / "policy.yaml", evidence="rewards")
     repair(path)
 
 

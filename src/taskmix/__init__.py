@@ -50,9 +50,10 @@ if TYPE_CHECKING:
     from taskmix.report.page import write_report
     from taskmix.studies.autosem import autosem
     from taskmix.studies.compare import compare
-    from taskmix.studies.learning import estimate, improve, tune
+    from taskmix.studies.improve import estimate, improve
     from taskmix.studies.plan import plan
     from taskmix.studies.reproduce import reproduce
+    from taskmix.studies.tune import tune
     from taskmix.tasks.data import from_data
     from taskmix.tasks.files import from_files
     from taskmix.tasks.hub import from_hub
@@ -123,17 +124,17 @@ _PLACES = {
     "Task": "taskmix.tasks.task",
     "autosem": "taskmix.studies.autosem",
     "compare": "taskmix.studies.compare",
-    "estimate": "taskmix.studies.learning",
+    "estimate": "taskmix.studies.improve",
     "from_data": "taskmix.tasks.data",
     "from_files": "taskmix.tasks.files",
     "from_hub": "taskmix.tasks.hub",
-    "improve": "taskmix.studies.learning",
+    "improve": "taskmix.studies.improve",
     "load": "taskmix.training.inference:load_run",
     "plan": "taskmix.studies.plan",
     "reproduce": "taskmix.studies.reproduce",
     "resume": "taskmix.training.run:resume_run",
     "run": "taskmix.training.run",
-    "tune": "taskmix.studies.learning",
+    "tune": "taskmix.studies.tune",
     "write_report": "taskmix.report.page",
 }
 """Where a public name lives, and what it is called there; the others are policies and signals."""

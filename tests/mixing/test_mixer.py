@@ -192,11 +192,10 @@ def test_a_loop_writes_its_evaluations_to_the_journal(tmp_path: Path) -> None:
 
 def test_reports_and_better_policies_can_be_made_of_the_journal(tmp_path: Path) -> None:
     from taskmix.report import write_run_report
-    from taskmix.studies.improve import estimate_runs, improve_runs
 
     train(make(policy=taskmix.Random(list(SIZES)), journal=tmp_path / "journal.jsonl"), 200)
-    improve_runs([tmp_path], tmp_path / "policy.yaml")
-    assert estimate_runs([tmp_path], tmp_path / "policy.yaml").steps == 200
+    taskmix.improve(tmp_path, tmp_path / "policy.yaml", evidence="rewards")
+    assert taskmix.estimate(tmp_path, tmp_path / "policy.yaml").steps == 200
     assert write_run_report(tmp_path).exists()
 
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -10,9 +11,9 @@ from typer.testing import CliRunner
 
 import taskmix
 from taskmix.cli import app
-from taskmix.config import RunConfig, build_decider
+from taskmix.config import RunConfig, build_decider, build_policy
 from taskmix.errors import UserError
-from taskmix.journal import Evaluation, Journal, Opening
+from taskmix.journal import Evaluation, Extended, Journal, Opening
 from taskmix.offpolicy import (
     Estimate,
     Log,
@@ -22,21 +23,22 @@ from taskmix.offpolicy import (
     improve,
     mean_shares,
 )
+from taskmix.offpolicy.curves import LearnedMixture
 from taskmix.policies import Outcome, Policy, Schedule
 from taskmix.rng import stream
 from taskmix.run_info import RunInfo
 from taskmix.studies.improve import (
     ImproveSettings,
     PolicyEstimate,
-    estimate_runs,
+    improve_from_rewards,
     improve_loop,
-    improve_runs,
     read_policy,
     write_policy,
 )
 
 TASKS = ["digits/left", "digits/right"]
 SIZES = {"digits/left": 100, "digits/right": 300}
+INFO = RunInfo(SIZES, steps=300, batch=16)
 
 
 def make_run(config: RunConfig, folder: Path, **_: object) -> None:
@@ -99,19 +101,19 @@ def run(tmp_path: Path, config: RunConfig) -> Path:
 def test_improving_writes_a_policy_file_that_a_run_takes(
     run: Path, config: RunConfig, tmp_path: Path
 ) -> None:
-    judged = improve_runs([run], tmp_path / "policy.yaml")
+    judged = improve_from_rewards([run], tmp_path / "policy.yaml", ImproveSettings())
     expected = improve(Log.from_journal(run))
     spec = yaml.safe_load((tmp_path / "policy.yaml").read_text())
     assert spec == judged.policy
-    again = build_decider(
-        config.model_copy(update={"policy": spec}), RunInfo(SIZES, steps=300, batch=16)
-    )
+    again = build_decider(config.model_copy(update={"policy": spec}), INFO)
     assert isinstance(again, taskmix.Fixed)
     assert again.probabilities() == pytest.approx(expected.probabilities(), abs=1e-10)
 
 
 def test_what_is_to_be_printed_is_there(run: Path, tmp_path: Path) -> None:
-    judged = improve_runs([run], tmp_path / "policy.yaml", ImproveSettings(entropy_weight=2.0))
+    judged = improve_from_rewards(
+        [run], tmp_path / "policy.yaml", ImproveSettings(entropy_weight=2.0)
+    )
     log = Log.from_journal(run)
     assert [share.task for share in judged.shares] == TASKS
     assert judged.shares[0].before == np.mean(log.actions == 0)
@@ -141,13 +143,15 @@ def test_an_estimate_that_is_no_evidence_says_so(
 
 
 def test_the_chosen_entropy_weight_is_told(run: Path, tmp_path: Path) -> None:
-    judged = improve_runs([run], tmp_path / "policy.yaml", ImproveSettings(entropy_weight="auto"))
+    judged = improve_from_rewards(
+        [run], tmp_path / "policy.yaml", ImproveSettings(entropy_weight="auto")
+    )
     assert judged.entropy_weight == entropy_weight(Log.from_journal(run))
 
 
 def test_phases_become_a_schedule(run: Path, tmp_path: Path) -> None:
-    judged = improve_runs([run], tmp_path / "policy.yaml", ImproveSettings(phases=3))
-    spec, policy = read_policy(tmp_path / "policy.yaml", run)
+    judged = improve_from_rewards([run], tmp_path / "policy.yaml", ImproveSettings(phases=3))
+    spec, policy = read_policy(tmp_path / "policy.yaml", INFO)
     assert isinstance(policy, Schedule)
     assert spec == judged.policy
     mean = sum(phase["digits/left"] for phase in spec["phases"]) / 3
@@ -166,7 +170,7 @@ def test_phases_become_a_schedule(run: Path, tmp_path: Path) -> None:
 )
 def test_any_policy_file_can_be_estimated(run: Path, tmp_path: Path, text: str, share: float):
     (tmp_path / "p.yaml").write_text(text)
-    judged = estimate_runs([run, run], tmp_path / "p.yaml")
+    judged = taskmix.estimate([run, run], tmp_path / "p.yaml")
     assert judged.shares[0].now == pytest.approx(share)
     assert judged.estimate.interval[0] < judged.estimate.value < judged.estimate.interval[1]
     assert judged.steps == 600
@@ -192,13 +196,37 @@ def test_any_policy_file_can_be_estimated(run: Path, tmp_path: Path, text: str, 
 def test_a_bad_policy_file_gets_a_sentence(run: Path, tmp_path: Path, text: str, message: str):
     (tmp_path / "p.yaml").write_text(text)
     with pytest.raises(UserError, match=message):
-        estimate_runs([run], tmp_path / "p.yaml")
+        taskmix.estimate(run, tmp_path / "p.yaml")
+
+
+@pytest.mark.parametrize("evidence", ["objective", "rewards"])
+def test_no_run_is_no_evidence(evidence: Any) -> None:
+    with pytest.raises(UserError, match="runs: expected at least one, found none"):
+        taskmix.improve([], evidence=evidence)
+    with pytest.raises(UserError, match="runs: expected at least one, found none"):
+        taskmix.estimate([], "random")
+
+
+def test_a_policy_is_made_for_the_budget_of_an_extended_run(tmp_path: Path) -> None:
+    opening = Opening("run", TASKS, SIZES, 1, {}, {"steps": 50, "batch": 1})
+    policy, rng = taskmix.Random(TASKS), stream(1, "draws")
+    with Journal.create(tmp_path / "journal.jsonl", opening) as journal:
+        for step in range(1, 201):
+            journal.draw(step, Outcome(policy.ask(rng), loss=1.0))
+            if step == 50:
+                journal.append(Extended(50, {"steps": 200, "batch": 1}))
+    annealed = build_policy({"name": "annealed"}, RunInfo(SIZES, steps=200, batch=1))
+    expected = mean_shares(Log.from_journal(tmp_path), annealed)
+    found = taskmix.estimate(tmp_path, "annealed").shares
+    assert {share.task: share.now for share in found} == expected
 
 
 def test_an_unknown_reward_is_refused(run: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="unknown reward"):
-        improve_runs([run], tmp_path / "p.yaml", ImproveSettings(reward="gains"))
-    judged = improve_runs([run], tmp_path / "p.yaml", ImproveSettings(reward="prediction_gain"))
+        improve_from_rewards([run], tmp_path / "p.yaml", ImproveSettings(reward="gains"))
+    judged = improve_from_rewards(
+        [run], tmp_path / "p.yaml", ImproveSettings(reward="prediction_gain")
+    )
     assert judged.earned == pytest.approx(0.01)
 
 
@@ -214,14 +242,14 @@ def _no_training(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_policy_that_learns_is_replayed_or_refused(run: Path, tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text("{name: exp3s, eta: 0.5, epsilon: 0.2}")
-    judged = estimate_runs([run], tmp_path / "p.yaml")
+    judged = taskmix.estimate(run, tmp_path / "p.yaml")
     log = Log.from_journal(run)
     policy = taskmix.Exp3S(TASKS, eta=0.5, epsilon=0.2)
     assert judged.estimate == estimate(log, policy)
     assert judged.shares[0].now == pytest.approx(mean_shares(log, policy)["digits/left"])
     (tmp_path / "p.yaml").write_text("{name: thompson, primary: digits/left}")
     with pytest.raises(UserError, match="thompson, which needs DevScore"):
-        estimate_runs([run], tmp_path / "p.yaml")
+        taskmix.estimate(run, tmp_path / "p.yaml")
 
 
 @pytest.mark.parametrize("theirs", ["notes: mine", "", "# Written by taskmix improve (00)"])
@@ -229,27 +257,27 @@ def test_a_file_that_taskmix_did_not_write_is_kept(run: Path, tmp_path: Path, th
     path = tmp_path / "policy.yaml"
     path.write_text(theirs)
     with pytest.raises(UserError, match=r"policy\.yaml: expected no file, or one that taskmix"):
-        improve_runs([run], path)
+        improve_from_rewards([run], path, ImproveSettings())
     assert path.read_text() == theirs
-    improve_runs([run], path, force=True)
-    assert read_policy(path, run)[0]["name"] == "fixed"
+    improve_from_rewards([run], path, ImproveSettings(), force=True)
+    assert read_policy(path, INFO)[0]["name"] == "fixed"
 
 
 def test_a_policy_file_of_ours_is_written_again_unless_it_was_changed(
     run: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "policy.yaml"
-    improve_runs([run], path)
-    improve_runs([run], path, ImproveSettings(phases=2))
-    assert read_policy(path, run)[0]["name"] == "schedule"
+    improve_from_rewards([run], path, ImproveSettings())
+    improve_from_rewards([run], path, ImproveSettings(phases=2))
+    assert read_policy(path, INFO)[0]["name"] == "schedule"
     path.write_text(path.read_text() + "# and a note of mine\n")
     with pytest.raises(UserError, match="--force"):
-        improve_runs([run], path)
+        improve_from_rewards([run], path, ImproveSettings())
 
 
 def test_a_folder_is_not_overwritten_either(run: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="expected no file"):
-        improve_runs([run], tmp_path)
+        improve_from_rewards([run], tmp_path, ImproveSettings())
 
 
 def test_the_loop_runs_improves_and_runs_again_on_all_logs(
@@ -317,6 +345,10 @@ def test_the_command_line_says_what_is_estimated_and_by_what(run: Path, tmp_path
     assert "by draws it was not learned from" in said
     assert "The estimate is for the models of these runs" in said
     assert "of 300 decisions (300 steps)" in said
+    learned = json.loads(
+        command("improve", "--from", "rewards", str(run), "-o", str(path), "--json")
+    )
+    assert learned["policy"] == yaml.safe_load(path.read_text())
     said = command("estimate", str(run), "--policy", str(path))
     assert "not learned from" not in said
     assert "The estimate is for the models of these runs" in said
@@ -337,7 +369,7 @@ def test_the_command_line_overwrites_by_force_only(run: Path, tmp_path: Path) ->
     with pytest.raises(UserError, match="--force"):
         command("improve", "--from", "rewards", str(run), "-o", str(path))
     command("improve", "--from", "rewards", str(run), "-o", str(path), "--force")
-    assert read_policy(path, run)[0]["name"] == "fixed"
+    assert read_policy(path, INFO)[0]["name"] == "fixed"
 
 
 def test_the_command_line_says_why_there_is_no_interval(config: RunConfig, tmp_path: Path) -> None:
@@ -349,10 +381,12 @@ def test_the_command_line_says_why_there_is_no_interval(config: RunConfig, tmp_p
     assert "(no interval: too few decisions)" in said
 
 
-def scored_journal(path: Path) -> Path:
+def scored_journal(path: Path, measure: Literal["score", "loss"] = "score") -> Path:
     """A run in name only, with evaluations: the first task is learned at once."""
     policy, rng = taskmix.Random(TASKS), stream(1, "draws")
-    opening = Opening("run", TASKS, SIZES, 1, {}, {"steps": 100, "batch": 1}, warmup=0.1)
+    opening = Opening(
+        "run", TASKS, SIZES, 1, {}, {"steps": 100, "batch": 1}, warmup=0.1, measure=measure
+    )
     drawn = dict.fromkeys(TASKS, 0)
     with Journal.create(path, opening) as journal:
         for step in range(1, 101):
@@ -370,12 +404,21 @@ def test_the_command_learns_shares_from_scores(tmp_path: Path) -> None:
     journal, path = scored_journal(tmp_path / "journal.jsonl"), tmp_path / "policy.yaml"
     said = command("improve", str(journal), "-o", str(path), "--floor", "0.1")
     assert "Expected gain of the objective" in said
-    spec, policy = read_policy(path, journal)
+    spec, policy = read_policy(path, INFO)
     assert spec["name"] == "fixed"
     assert policy.probabilities()[1] > 0.8
     forecast = json.loads(command("improve", str(journal), "-o", str(path), "--json"))
     assert forecast["changed"]
     assert [task["task"] for task in forecast["tasks"]] == TASKS
+
+
+@pytest.mark.parametrize("measures", [("loss", "score"), ("score", "loss")])
+def test_the_measure_is_that_of_the_last_run(measures: Any, tmp_path: Path) -> None:
+    paths = [scored_journal(tmp_path / f"{measure}.jsonl", measure) for measure in measures]
+    learned = taskmix.improve(paths)
+    assert isinstance(learned, LearnedMixture)
+    last: Any = {"score": "scores", "loss": "losses"}[measures[1]]
+    assert (learned.measure, learned) == (measures[1], taskmix.improve(paths, evidence=last))
 
 
 def test_scores_need_evaluations(run: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from statistics import fmean
 import pytest
 from typer.testing import CliRunner
 
-from taskmix import plan, run
+from taskmix import improve, plan, run, tune
 from taskmix.cli import app
 from taskmix.config import RunConfig, dump, load
 from taskmix.errors import UserError
@@ -20,8 +20,7 @@ from taskmix.records import Record, UnitRecord
 from taskmix.report.page import write_report
 from taskmix.report.run_body import run_verdict
 from taskmix.report.run_data import read_run
-from taskmix.studies.improve import learn_from_scores
-from taskmix.studies.tune import TuneSettings, read_tuning, tune
+from taskmix.studies.tune import read_tuning
 from taskmix.training.folder import finished
 from taskmix.training.watching import Watcher
 
@@ -77,13 +76,12 @@ def test_a_tuning_that_was_killed_goes_on_to_the_same_runs(
 def test_workers_divide_the_repeats_and_a_killed_one_is_resumed(
     config: RunConfig, tmp_path: Path
 ) -> None:
-    settings = TuneSettings(repeats=2)
-    alone = tune(config, 1, tmp_path / "alone", settings)
+    alone = tune(config, 1, tmp_path / "alone", repeats=2)
     with pytest.raises(SystemExit):
-        tune(config, 1, tmp_path / "two", settings, watch=killing("run-1, seed 6", 13))
+        tune(config, 1, tmp_path / "two", repeats=2, watch=killing("run-1, seed 6", 13))
     for left in ("run-1/seed-5", "run-0/seed-4"):
         shutil.rmtree(tmp_path / "two" / left)
-    two = tune(config, 1, tmp_path / "two", settings, workers=2)
+    two = tune(config, 1, tmp_path / "two", repeats=2, workers=2)
     seeds = ("run-0/seed-3", "run-0/seed-4", "run-1/seed-5", "run-1/seed-6")
     for seed in seeds:
         assert records(tmp_path / "alone" / seed) == records(tmp_path / "two" / seed)
@@ -96,7 +94,7 @@ def test_workers_divide_the_repeats_and_a_killed_one_is_resumed(
 
 
 def test_the_shares_are_learned_from_all_repeats(config: RunConfig, tmp_path: Path) -> None:
-    tuning = tune(config, 1, tmp_path, TuneSettings(repeats=2))
+    tuning = tune(config, 1, tmp_path, repeats=2)
     pilots = [ScoredRun.from_journal(tmp_path / f"run-0/seed-{seed}") for seed in (3, 4)]
     assert tuning.runs[1].promised == learn_mixture(pilots)
 
@@ -105,15 +103,15 @@ def test_a_run_that_diverges_is_left_out(config: RunConfig, tmp_path: Path) -> N
     wild = config.model_copy(update={"optimizer": config.optimizer.model_copy(update={"lr": 1e30})})
     with pytest.raises(UserError, match="run-0: expected a run that does not diverge"):
         tune(wild, 1, tmp_path / "wild")
-    tune(config, 1, tmp_path, TuneSettings(repeats=2))
+    tune(config, 1, tmp_path, repeats=2)
     (tmp_path / "run-1/seed-6/scores.json").unlink()
     (tmp_path / "run-1/seed-6/diverged.txt").write_text("loss nan\n")
-    tuning = tune(config, 1, tmp_path, TuneSettings(repeats=2))
+    tuning = tune(config, 1, tmp_path, repeats=2)
     assert [len(run.scored) for run in tuning.runs] == [2, 1]
 
 
 def test_every_run_follows_the_shares_learned_before_it(config: RunConfig, tmp_path: Path) -> None:
-    tuning = tune(config, 1, tmp_path, TuneSettings(pilot_steps=12, floor=0.05))
+    tuning = tune(config, 1, tmp_path, pilot_budget=12, floor=0.05)
     pilot, learned = tuning.runs
     assert pilot.promised is None
     assert learned.promised is not None
@@ -138,7 +136,7 @@ def test_more_runs_are_added_but_not_under_other_settings(
     more = tune(config, 2, tmp_path)
     assert [run.promised for run in more.runs[:2]] == [run.promised for run in first.runs]
     with pytest.raises(UserError, match="begun with other settings: floor was"):
-        tune(config, 2, tmp_path, TuneSettings(floor=0.1))
+        tune(config, 2, tmp_path, floor=0.1)
 
 
 def test_a_weighting_cannot_be_tuned(config: RunConfig, tmp_path: Path) -> None:
@@ -172,7 +170,7 @@ def test_the_report_of_a_run_shows_what_its_shares_promised(
 ) -> None:
     if by_hand:
         run(config, tmp_path / "pilot")
-        mixture = learn_from_scores([tmp_path / "pilot"], tmp_path / "p.yaml")
+        mixture = improve(tmp_path / "pilot", tmp_path / "p.yaml")
         (tmp_path / "run.yaml").write_text(dump(config))
         run(load(tmp_path / "run.yaml", ["policy=p.yaml", "seed=4"]), tmp_path / "run")
     else:

@@ -25,6 +25,7 @@ from taskmix.models.causal import CausalEncoder, write_on
 from taskmix.models.encoders import quiet
 from taskmix.models.spec import ModelSpec
 from taskmix.models.tokenizers import save_tokenizer
+from taskmix.offpolicy import Log
 from taskmix.studies.analyse import analyse
 from taskmix.studies.improve import read_policy
 from taskmix.studies.plan import plan
@@ -392,7 +393,9 @@ def test_a_journal_says_how_long_an_epoch_is_in_tokens(data: Path, tmp_path: Pat
     budget = {"steps": 40, "tokens": 48}
     run(config(data, policy=policy, budget=budget, evaluate={"every": 40}), tmp_path / "run")
     (tmp_path / "policy.yaml").write_text(json.dumps(policy))
-    _, again = read_policy(tmp_path / "policy.yaml", tmp_path / "run")
+    info = Log.from_journal(tmp_path / "run").info
+    assert info is not None
+    _, again = read_policy(tmp_path / "policy.yaml", info)
     steps = [each for each in read(tmp_path / "run" / "journal.jsonl") if isinstance(each, Step)]
     found = {step.task: step.p for step in steps}
     assert found["asked"] < 0.49  # it was discounted

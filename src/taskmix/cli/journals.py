@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -57,7 +57,7 @@ def estimate(
     A policy that learns is replayed on the journals, and is judged by its distribution at each
     step.
     """
-    from taskmix.studies.learning import estimate as estimate_policy
+    from taskmix.studies.improve import estimate as estimate_policy
 
     with _short_warnings():
         result = estimate_policy(
@@ -96,7 +96,7 @@ def improve(
     floor: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="The least share of a task.")
     ] = 0.02,
-    json: Annotated[bool, typer.Option("--json", help="Print the forecast as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     iterations: Annotated[
         int, typer.Option(min=0, help="Rewards, with a run file: how often to run and improve.")
     ] = 0,
@@ -123,36 +123,34 @@ def improve(
     By default, each task's learning curve is fitted to its dev scores, and the policy has the fixed
     shares with the highest expected objective.
     """
-    from taskmix.studies.improve import ImproveSettings, improve_runs
+    from taskmix.offpolicy.curves import LearnedMixture
+    from taskmix.studies.improve import ImproveSettings
+    from taskmix.studies.improve import improve as improve_policy
 
-    path = to or Path("policy.yaml")
-    if evidence != "rewards":
-        if iterations:
-            raise UserError("--iterations: expected --from rewards; see `taskmix tune` for scores")
-        _learn_from_scores(sources, path, evidence, floor, force, json)
-        return
-    settings = ImproveSettings(_weight(weight), solver, pool, phases, reward)
+    options: dict[str, Any] = {
+        "entropy_weight": _weight(weight),
+        "solver": solver,
+        "pool": pool,
+        "phases": phases,
+        "reward": reward,
+    }
     if iterations:
-        _improve_loop(sources, iterations, to, settings, force, data, quiet)
+        if evidence != "rewards":
+            raise UserError("--iterations: expected --from rewards; see `taskmix tune` for scores")
+        _improve_loop(sources, iterations, to, ImproveSettings(**options), force, data, quiet)
         return
+    path = to or Path("policy.yaml")
     with _short_warnings():
-        print_tables(improve_runs(sources, path, settings, force).tables())
-    out.print(f"Written: {path}", soft_wrap=True)
-
-
-def _learn_from_scores(
-    runs: list[Path], to: Path, evidence: str, floor: float, force: bool, as_json: bool
-) -> None:
-    from taskmix.studies.improve import learn_from_scores
-
-    measures: dict[str, Literal["score", "loss"]] = {"scores": "score", "losses": "loss"}
-    mixture = learn_from_scores(runs, to, measures.get(evidence), floor, force)
-    if as_json:
-        print(dumps(asdict(mixture), indent=2))
+        result = improve_policy(
+            sources, path, evidence=evidence, floor=floor, force=force, **options
+        )
+    if json:
+        print(dumps(asdict(result), indent=2))
         return
-    print_tables(mixture.tables())
-    out.print(f"Written: {to}", soft_wrap=True)
-    if mixture.changed and (command := _comparison_command(runs[-1], to)):
+    print_tables(result.tables())
+    out.print(f"Written: {path}", soft_wrap=True)
+    changed = isinstance(result, LearnedMixture) and result.changed
+    if changed and (command := _comparison_command(sources[-1], path)):
         out.print(f"Test the forecast: {command}", soft_wrap=True)
 
 
@@ -199,7 +197,7 @@ def tune(
     """
     from taskmix import config as configs
     from taskmix.report.page import write_report
-    from taskmix.studies.learning import tune as tune_mixture
+    from taskmix.studies.tune import tune as tune_mixture
 
     config = configs.load(file, sets or (), data)
     folder = to or Path("studies") / f"{folder_name(config, file)}-tuned"

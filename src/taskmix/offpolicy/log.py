@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +13,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from taskmix.errors import UserError
-from taskmix.journal import MAX_FULL_TASKS, Opening, Shares, Step, journal_of, read_latest
+from taskmix.journal import (
+    MAX_FULL_TASKS,
+    Extended,
+    Opening,
+    Shares,
+    Step,
+    journal_of,
+    read_latest,
+)
 from taskmix.policies.signals import Draw, Outcome
 from taskmix.policies.state import Array
 from taskmix.run_info import RunInfo
@@ -205,6 +213,8 @@ class Log:
         for record in read_latest(path):
             if isinstance(record, Opening):
                 opening = record
+            elif isinstance(record, Extended) and opening is not None:
+                opening = replace(opening, budget=record.budget)
             elif isinstance(record, Shares):
                 starts.append(len(steps))
                 rows.append(record.shares)

@@ -14,14 +14,11 @@ from taskmix.config import RunConfig, decided_by, decider_class, is_own, options
 from taskmix.errors import UserError, unknown, untrusted
 from taskmix.families import FAMILIES
 from taskmix.files import write_whole
-from taskmix.journal import Opening, journal_of, read_only
 from taskmix.offpolicy import (
     Estimate,
     Log,
     Reward,
     absolute_advantage,
-    entropy_weight,
-    estimate,
     estimate_improved,
     improved_shares,
     mean_reward,
@@ -29,6 +26,8 @@ from taskmix.offpolicy import (
     prediction_gain,
     room_left,
 )
+from taskmix.offpolicy import entropy_weight as chosen_weight
+from taskmix.offpolicy import estimate as estimate_logs
 from taskmix.offpolicy.curves import (
     FLOOR,
     LearnedMixture,
@@ -38,7 +37,7 @@ from taskmix.offpolicy.curves import (
     ScoredRun,
     learn_mixture,
 )
-from taskmix.offpolicy.log import info_of, usual_reward
+from taskmix.offpolicy.log import usual_reward
 from taskmix.policies import Policy
 from taskmix.run_info import RunInfo
 from taskmix.studies.workers import Runner, keep_settings
@@ -51,6 +50,9 @@ REWARDS: Mapping[str, Reward] = {"auto": usual_reward} | {
     reward.__name__: reward
     for reward in (room_left, prediction_gain, mean_reward, absolute_advantage)
 }
+Runs = Path | str | Sequence[Path | str]
+Evidence = Literal["objective", "scores", "losses", "rewards"]
+_MEASURES: Mapping[str, Measure] = {"scores": "score", "losses": "loss"}
 SETTINGS = "improve.yaml"
 FIRST_LINE = (
     "# Written by taskmix improve ({hash}); a file that was changed since is not overwritten."
@@ -139,39 +141,42 @@ class Stage:
     learned: PolicyEstimate | None
 
 
-def logs_of(runs: Sequence[Path], reward: str) -> list[Log]:
-    """Return the logs of run folders, or of journals."""
+def logs_of(runs: Runs, reward: str) -> tuple[list[Log], RunInfo]:
+    """Return the logs of run folders or journals, and the description of the first run."""
     if reward not in REWARDS:
         raise unknown("reward", reward, REWARDS, "reward")
-    return [Log.from_journal(run, REWARDS[reward]) for run in runs]
+    logs = [Log.from_journal(run, REWARDS[reward]) for run in _paths(runs)]
+    info = logs[0].info
+    assert info is not None  # a journal begins with it
+    return logs, info
 
 
 def policy_of(
-    policy: Policy | Mapping[str, Any] | str | Path, run: Path, *, trust_code: bool = False
+    policy: Policy | Mapping[str, Any] | str | Path, info: RunInfo, *, trust_code: bool = False
 ) -> tuple[Mapping[str, Any], Policy]:
-    """Return the specification of a policy and the policy itself, as it would be in this run."""
+    """Return the specification of a policy and the policy itself, as it would be in a run."""
     if isinstance(policy, Policy):
         return {"name": policy.name}, policy
     if isinstance(policy, Path) or (isinstance(policy, str) and policy.endswith((".yaml", ".yml"))):
-        return read_policy(Path(policy), run, trust_code=trust_code)
+        return read_policy(Path(policy), info, trust_code=trust_code)
     if isinstance(policy, str):
         policy = {"name": policy}
     is_named = isinstance(policy.get("name"), str)  # else a probability, perhaps of the task `name`
     spec = policy if is_named else {"name": "fixed", "probabilities": dict(policy)}
-    return spec, _built(spec, run, "policy")
+    return spec, _built(spec, info, "policy")
 
 
 def read_policy(
-    path: Path, run: Path, *, trust_code: bool = False
+    path: Path, info: RunInfo, *, trust_code: bool = False
 ) -> tuple[dict[str, Any], Policy]:
-    """Return the content of a policy file, and the policy that it makes in this run."""
+    """Return the content of a policy file, and the policy that it makes in a run."""
     spec = read_yaml(path)
     if "name" not in spec:
         raise UserError(f"{path}: expected the key name, found {', '.join(spec) or 'none'}")
     name = str(spec["name"])
     if is_own(name) and not trust_code and name.partition(":")[0] not in sys.modules:
         raise untrusted(name, str(path))
-    return spec, _built(spec, run, str(path))
+    return spec, _built(spec, info, str(path))
 
 
 def policy_spec(shares: Sequence[Mapping[str, float]]) -> dict[str, Any]:
@@ -222,69 +227,108 @@ def _first_line(text: str) -> str:
     return FIRST_LINE.format(hash=blake2b(text.encode(), digest_size=8).hexdigest())
 
 
-def estimate_runs(
-    runs: Sequence[Path],
+def estimate(
+    runs: Runs,
     policy: Policy | Mapping[str, Any] | str | Path,
+    *,
     method: str = "wis",
     pool: str = "own",
     reward: str = "auto",
-    *,
     trust_code: bool = False,
 ) -> PolicyEstimate:
-    """Estimate the mean reward of a policy, or of a policy file's, in these runs.
+    """Estimate the reward of a policy at the states that finished runs visited.
 
-    Code of the policy's own is imported, also from the working directory, with `trust_code` only.
+    `taskmix.offpolicy.estimate` does the same for logs that are no journals.
+
+    Args:
+        runs: a run folder or journal, or several of the same tasks.
+        policy: a policy, its name, a mapping of its name and options, the probability of each task,
+            or the path of a policy file. A policy that learns is replayed on the journals.
+        method: `is`, `wis`, `clipped_is`, `dm`, `dr`, `sndr` or `switch_dr`.
+        pool: the weighting of several runs: `own` or `balance`.
+        reward: `room_left`, `prediction_gain`, `mean_reward` or `absolute_advantage`; `auto` is
+            `mean_reward` for journals with rewards and no losses, and `room_left` for others.
+        trust_code: import a class of its own that a policy file names, also from the working
+            directory.
     """
-    logs = logs_of(runs, reward)
-    spec, built = policy_of(policy, runs[0], trust_code=trust_code)
-    result = estimate(logs, built, method, pool=pool)
+    logs, info = logs_of(runs, reward)
+    spec, built = policy_of(policy, info, trust_code=trust_code)
+    result = estimate_logs(logs, built, method, pool=pool)
     return _estimated(spec, mean_shares(logs, built, pool), logs, result)
 
 
-def improve_runs(
-    runs: Sequence[Path],
-    to: Path | None,
-    settings: ImproveSettings | None = None,
+def improve(
+    runs: Runs,
+    out: Path | str | None = None,
+    *,
+    evidence: Evidence = "objective",
+    floor: float = FLOOR,
+    entropy_weight: float | Literal["auto"] = "auto",
+    solver: str = "exact",
+    pool: str = "own",
+    phases: int = 1,
+    reward: str = "auto",
     force: bool = False,
+) -> LearnedMixture | PolicyEstimate:
+    """Learn a better mixture or policy from finished runs.
+
+    `taskmix.offpolicy.improve` learns from logs that are no journals.
+
+    Args:
+        runs: a run folder or journal, or several of the same tasks, oldest first.
+        out: the policy file to write, which a run file can name as its policy; none if None.
+        evidence: fits learning curves to the evaluations and returns a `LearnedMixture`:
+            `objective` (the measure of the last run's objective), `scores` or `losses`. Or
+            `rewards` of single draws (Glover and Hokamp 2019), which returns a `PolicyEstimate`.
+        floor: the least share of a task; not for rewards.
+        entropy_weight: for rewards, the weight of the policy's entropy; `auto`: from the runs.
+        solver: for rewards, `exact` or `cmaes`.
+        pool: for rewards, the weighting of several runs: `own`, `balance` or `last`.
+        phases: for rewards, the phases of a policy that changes over the run.
+        reward: for rewards, as in `estimate`.
+        force: overwrite a policy file that taskmix did not write.
+    """
+    to = None if out is None else Path(out)
+    if evidence == "rewards":
+        settings = ImproveSettings(entropy_weight, solver, pool, phases, reward)
+        return improve_from_rewards(runs, to, settings, force)
+    if to is not None and not force:
+        check_overwrite(to)
+    scored = _scored(_paths(runs), _MEASURES.get(evidence))
+    mixture = learn_mixture(scored, floor=floor)
+    if to is not None:
+        write_policy(to, [mixture.shares], mixture.promise(scored[-1].schedule.steps))
+    return mixture
+
+
+def improve_from_rewards(
+    runs: Runs, to: Path | None, settings: ImproveSettings, force: bool = False
 ) -> PolicyEstimate:
     """Learn a policy from run folders or journals, oldest first, and write a policy file."""
     if to is not None and not force:
         check_overwrite(to)
-    settings = settings or ImproveSettings()
-    logs = logs_of(runs, settings.reward)
+    logs, info = logs_of(runs, settings.reward)
     how = (settings.solver, settings.pool, settings.phases)
     weight = settings.entropy_weight
     shares = improved_shares(logs, weight, *how)
     result = estimate_improved(logs, weight, *how)
     spec = policy_spec(shares) if to is None else write_policy(to, shares)
-    now = mean_shares(logs, _built(spec, runs[0], str(to or "policy")), settings.pool)
-    used = entropy_weight(logs, *how) if weight == "auto" else weight
+    now = mean_shares(logs, _built(spec, info, str(to or "policy")), settings.pool)
+    used = chosen_weight(logs, *how) if weight == "auto" else weight
     return _estimated(spec, now, logs, result, used)
 
 
-def learn_from_scores(
-    runs: Sequence[Path],
-    to: Path | None,
-    measure: Measure | None = None,
-    floor: float = FLOOR,
-    force: bool = False,
-) -> LearnedMixture:
-    """Learn fixed shares from the evaluations in run folders or journals; write a policy file.
+def _scored(runs: Sequence[Path], measure: Measure | None = None) -> list[ScoredRun]:
+    """Return the evaluations of runs; their measure is that of the last one's objective if None."""
+    last = ScoredRun.from_journal(runs[-1], measure)
+    return [*(ScoredRun.from_journal(run, last.measure) for run in runs[:-1]), last]
 
-    Args:
-        runs: of the same tasks, oldest first.
-        to: the policy file; none is written if None.
-        measure: `score` or `loss`; that of the last run's objective if None.
-        floor: the least share of a task.
-        force: whether to overwrite a file that taskmix did not write.
-    """
-    if to is not None and not force:
-        check_overwrite(to)
-    scored = [ScoredRun.from_journal(run, measure) for run in runs]
-    mixture = learn_mixture(scored, floor=floor)
-    if to is not None:
-        write_policy(to, [mixture.shares], mixture.promise(scored[-1].schedule.steps))
-    return mixture
+
+def _paths(runs: Runs) -> list[Path]:
+    paths = [Path(runs)] if isinstance(runs, (str, Path)) else [Path(run) for run in runs]
+    if not paths:
+        raise UserError("runs: expected at least one, found none")
+    return paths
 
 
 def forecast(config: RunConfig, tasks: Sequence[str], runs: Sequence[Path]) -> LearnedMixture:
@@ -295,7 +339,7 @@ def forecast(config: RunConfig, tasks: Sequence[str], runs: Sequence[Path]) -> L
         tasks: the names of its tasks.
         runs: run folders or journals of the same tasks, oldest first.
     """
-    scored = [ScoredRun.from_journal(run).reordered(tasks) for run in runs]
+    scored = [run.reordered(tasks) for run in _scored(runs)]
     targets = config.objective.tasks if config.objective else tasks
     return learn_mixture(scored, schedule_of(config), targets)
 
@@ -328,7 +372,7 @@ def improve_loop(
     runner.run(config, folders[0], folders[0].name)
     stages = [Stage(folders[0], None)]
     for i in range(1, iterations + 1):
-        learned = improve_runs(folders[:i], out / f"policy-{i}.yaml", settings, force)
+        learned = improve_from_rewards(folders[:i], out / f"policy-{i}.yaml", settings, force)
         reseeded = config.model_copy(update={"seed": config.seed + i})
         followed = decided_by(reseeded, learned.policy, out, f"policy-{i}.yaml")
         runner.run(followed, folders[i], folders[i].name)
@@ -336,23 +380,14 @@ def improve_loop(
     return stages
 
 
-def _built(spec: Mapping[str, Any], run: Path, where: str) -> Policy:
+def _built(spec: Mapping[str, Any], info: RunInfo, where: str) -> Policy:
     try:
         cls = decider_class(FAMILIES["policy"], spec, str(Path.cwd()))
-        policy = cls.for_run(_run_info(run), **options_of(spec))
+        policy = cls.for_run(info, **options_of(spec))
     except (TypeError, ValueError, KeyError, UserError) as error:
         raise UserError(f"{where}: {error}") from None
     assert isinstance(policy, Policy)
     return policy
-
-
-def _run_info(run: Path) -> RunInfo:
-    """Return the run's information for its policy, from its journal."""
-    path = journal_of(run)
-    openings = read_only(path, Opening)
-    if not openings:
-        raise UserError(f"{path}: expected the run's description in the first line, found none")
-    return info_of(openings[0])
 
 
 def _estimated(

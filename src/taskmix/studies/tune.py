@@ -1,10 +1,10 @@
 """Tune the mixture of a run file: run, learn shares from all runs so far, run again."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -22,7 +22,7 @@ from taskmix.studies.locks import FileLocks
 from taskmix.studies.paired import LOSSES, SCORES, Unit
 from taskmix.studies.workers import Runner, helpers, keep_settings
 from taskmix.tables import Column, Row, Table, Tabled, hundredths
-from taskmix.training.prepare import with_steps, without_epochs
+from taskmix.training.prepare import without_epochs
 
 if TYPE_CHECKING:
     from taskmix.training.watching import Watcher
@@ -168,38 +168,51 @@ class Tuning(Tabled):
 
 
 def tune(
-    config: RunConfig,
-    runs: int,
-    out: Path,
-    settings: TuneSettings | None = None,
-    watch: "Callable[[RunConfig, str], Watcher] | None" = None,
+    config: RunConfig | Mapping[str, Any] | str | Path,
+    runs: int = 1,
+    out: Path | str | None = None,
+    *,
+    pilot_budget: int | None = None,
+    floor: float = FLOOR,
+    repeats: int = 1,
     workers: int = 1,
+    watch: "Callable[[RunConfig, str], Watcher] | None" = None,
 ) -> Tuning:
-    """Run a pilot, then learn shares from all runs so far and run with them, several times.
+    """Run a pilot, learn better shares from its scores, run with them, and so on.
+
+    Each run learns from all runs before it. The same call continues after an interruption, or adds
+    runs; several calls with the same folder divide the runs among them. A run that diverges is left
+    out.
 
     The pilot in `out/run-0` follows the policy of the run file. The forecast for run i is in
     `out/forecast-i.json`, its shares are in `out/policy-i.yaml`. All runs have different seeds;
-    with several repeats, the run with seed 7 is in `out/run-i/seed-7`. The same call continues a
-    tuning that was interrupted, or adds runs to it. Several calls with the same folder divide the
-    runs among them. A run that diverges is left out.
+    with several repeats, the run with seed 7 is in `out/run-i/seed-7`.
 
     Args:
-        config: the run.
+        config: the configuration of the runs, as `run` takes it.
         runs: the number of runs after the pilot.
-        out: the folder of the tuning.
-        settings: of the tuning; the defaults if None.
-        watch: returns a watcher of a run.
-        workers: processes on this machine, which divide the repeats of a run.
+        out: the folder of the runs; `studies/NAME-tuned` if None.
+        pilot_budget: the steps of the pilot; those of the configuration if None.
+        floor: the least share of a task.
+        repeats: how often each run is made, with different seeds; the next shares are learned from
+            all of them.
+        workers: processes on this machine, which divide the repeats of a run among them. With more
+            than one, watch has to be a function of a module.
+        watch: a function that creates the watcher of a run from its configuration and a title.
     """
-    if config.family.key == "weighting":
+    from taskmix.training.run import configured
+
+    shared = configured(config)
+    if shared.family.key == "weighting":
         raise UserError("tune: expected a run file with a policy or a selector, found a weighting")
-    settings, locks = settings or TuneSettings(), FileLocks(out / LOCKS)
+    folder = Path("studies") / f"{shared.name}-tuned" if out is None else Path(out)
+    settings, locks = TuneSettings(pilot_budget, floor, repeats), FileLocks(folder / LOCKS)
     with locks.wait(SETTINGS):
-        keep_settings(out / SETTINGS, settings)
-    plan = _Plan(without_epochs(with_steps(config)), runs, out, settings)
+        keep_settings(folder / SETTINGS, settings)
+    plan = _Plan(without_epochs(shared), runs, folder, settings)
     with helpers(workers - 1, _work, plan, Runner(watch=watch), locks):
         _work(plan, Runner(watch=watch), locks)
-    return read_tuning(out)
+    return read_tuning(folder)
 
 
 def read_tuning(out: Path) -> Tuning:
