@@ -179,7 +179,7 @@ class Journal:
         tasks, shares = 0, None
         for record in read(path):
             if isinstance(record, Opening):
-                tasks = len(record.tasks)
+                tasks, shares = len(record.tasks), None
             elif isinstance(record, Shares):
                 shares = record
         journal = cls(path, tasks)

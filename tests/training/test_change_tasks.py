@@ -33,11 +33,16 @@ class StopAt(Watcher):
 
 
 @pytest.fixture
-def halfway(tmp_path: Path) -> Path:
+def policy() -> str:
+    return "exp3s"
+
+
+@pytest.fixture
+def halfway(tmp_path: Path, policy: str) -> Path:
     """A run of two tasks that was stopped behind its checkpoint at step 10."""
     config = RunConfig(
         tasks=["digits/left", "digits/right"],
-        policy="exp3s",
+        policy=policy,
         budget={"steps": 20, "batch": 8},
         evaluate={"every": 5, "examples": 20},
         optimizer={"lr": 1e-3},
@@ -91,6 +96,7 @@ def test_what_cannot_be_changed_is_said_in_one_sentence(halfway: Path) -> None:
         change_tasks(halfway, add=["digits/larger"])
 
 
+@pytest.mark.parametrize("policy", ["exp3s", "random"])
 def test_a_changed_run_is_reported_and_learned_from_since_the_change(halfway: Path) -> None:
     change_tasks(halfway, add=["digits/larger"], drop=["digits/left"])
     resume(halfway)
