@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from taskmix import ADO, ODM, Aioli, DoGE, Outcome
-from taskmix.policies.ado import Law, fit, smoothed
+from taskmix.policies.ado import Law, _kept_of, fit, smoothed
 from taskmix.policies.signals import Alignment, DevLosses
 from taskmix.rng import stream
 from taskmix.run_info import RunInfo
@@ -197,6 +197,18 @@ def test_a_task_that_is_not_drawn_repeats_its_loss():
     _, curves = policy._curves()
     assert curves[:, 0].tolist() == [5, 4, 4, 3, 3]
     assert curves[:, 1].tolist() == [5, 5, 9, 9, 8]
+
+
+def test_ado_ignores_the_first_outcomes_and_no_others_in_a_long_run(monkeypatch):
+    monkeypatch.setattr("taskmix.policies.ado._MAX_LOG", 100)
+    policy, rng = ADO(["falls", "done"], every=400, ignored=120), stream(1, "draws")
+    for step in range(1, 401):
+        draw = policy.ask(rng)
+        loss = 2 + 4 * step**-0.3 if draw.task == "falls" else 3.0
+        policy.tell(Outcome(draw, loss=loss))
+        ignored = sum(number <= 120 for _, _, number in policy._log)
+        assert _kept_of(120, step) == ignored
+    assert policy.diagnostics()["laws"]
 
 
 def test_the_log_of_ado_stays_bounded(monkeypatch):

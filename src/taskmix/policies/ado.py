@@ -211,10 +211,11 @@ class ADO(StoredPolicy):
 
     def _fit(self) -> None:
         examples, losses = self._curves()
-        usable = len(losses) - self._ignored
+        ignored = _kept_of(self._ignored, self._outcomes)
+        usable = len(losses) - ignored
         if usable <= _STRIDE * (_MIN_POINTS - 1) or len(losses) <= _MIN_POINTS + 1:
             return
-        chosen = slice(self._ignored, None, _STRIDE)
+        chosen = slice(ignored, None, _STRIDE)
         # Tasks that were never drawn have the same curve, and the same law.
         curves, curve_of = np.unique(smoothed(losses)[chosen].T, axis=0, return_inverse=True)
         fits = [fit(examples[chosen], curve, self._irreducible) for curve in curves]
@@ -258,3 +259,19 @@ class ADO(StoredPolicy):
     def _derive(self, state: Mapping[str, Any]) -> None:
         self._log = [(int(k), float(loss), float(n)) for k, loss, n in self._log]
         self._probabilities = saved_probabilities(state) if self._laws else self._prior
+
+
+def _kept_of(first: int, outcomes: int) -> int:
+    """Return how many of the first outcomes are in the log after so many outcomes.
+
+    >>> _kept_of(500, 20_000), _kept_of(500, 20_001), _kept_of(500, 40_000)
+    (500, 250, 125)
+    """
+    seen = length = kept = 0
+    while seen < outcomes:
+        more = min(outcomes - seen, _MAX_LOG + 1 - length)
+        kept += max(0, min(first - seen, more))
+        seen, length = seen + more, length + more
+        if length > _MAX_LOG:
+            length, kept = length // 2, kept // 2
+    return kept
