@@ -144,6 +144,17 @@ def test_a_label_column_without_any_label_is_no_label(tmp_path: Path) -> None:
     assert entry(tmp_path)["kind"] == "generate"
 
 
+def test_the_column_of_the_text_is_no_label(tmp_path: Path) -> None:
+    csv(tmp_path / "few.csv", "text,label", [f"so {k % 4} good,{k % 2}" for k in range(40)])
+    assert "label has 2 values; no dev file" in run_file(tmp_path, tmp_path)
+
+
+def test_an_empty_row_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{}\n{"text": "so good", "label": 1}\n')
+    with pytest.raises(UserError, match="expected rows, found an empty one"):
+        run_file(tmp_path, tmp_path)
+
+
 def test_another_separator_is_one_sentence(tmp_path: Path) -> None:
     csv(tmp_path / "topics.csv", "headline;topic", [f"a b {k};x" for k in range(20)])
     with pytest.raises(UserError, match=r"separated by commas .* the one column 'headline;topic'"):

@@ -122,8 +122,8 @@ def _rows(path: Path) -> Rows:
     suffix = "." + path.name.removesuffix(".gz").rpartition(".")[2].lower()
     records = FORMATS[SUFFIXES[suffix]].records(path)
     rows = [record.values for record in islice(records, ROWS)]
-    if not rows:
-        raise UserError(f"{path}: expected rows, found none")
+    if not rows or not rows[0]:
+        raise UserError(f"{path}: expected rows, found {'an empty one' if rows else 'none'}")
     [header, *others] = rows[0]
     if not others and re.search(r"[;\t|]", str(header)):
         raise UserError(
@@ -196,7 +196,8 @@ def _labelled(rows: Rows) -> Guess | None:
     values: list[Any] = [row[label] for row in labelled]
     count = _values(labelled, label)
     among = f"{'the first ' if len(rows) == ROWS else ''}{len(rows)} rows"
-    rivals = tuple(name for name in rows[0] if name != label and _is_class(rows, name))
+    used = columns.values()
+    rivals = tuple(name for name in rows[0] if name not in used and _is_class(rows, name))
     instead = f"; {', '.join(rivals)} may be the label instead" if rivals else ""
     if all(_is_number(value) for value in values) and (
         count > MAX_CLASSES or any(float(value) % 1 for value in values)
