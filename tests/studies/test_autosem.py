@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from killing import killing
+
 pytest.importorskip("optuna")
 pytest.importorskip("botorch")
 
@@ -164,21 +166,6 @@ def test_the_written_result_is_read_as_it_was(whole: Any, tmp_path: Path) -> Non
     (tmp_path / "autosem.json").write_text("{}")
     with pytest.raises(UserError, match="expected the result of a study, found primary: expected"):
         read_result(tmp_path)
-
-
-class Killer(Watcher):
-    """Ends a run at one of its steps, as a kill would: without a word to anyone."""
-
-    def __init__(self, step: int) -> None:
-        self._step = step
-
-    def advanced(self, record: UnitRecord) -> None:
-        if record.step == self._step:
-            raise SystemExit(137)
-
-
-def killing(title_part: str, step: int) -> Callable[[RunConfig, str], Watcher]:
-    return lambda config, title: Killer(step) if title_part in title else Watcher()
 
 
 def test_killed_in_every_stage_the_same_call_goes_on_to_the_same_result(

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
@@ -10,19 +9,19 @@ from statistics import fmean
 import pytest
 from typer.testing import CliRunner
 
+from killing import killing
 from taskmix import improve, plan, run, tune
 from taskmix.cli import app
 from taskmix.config import RunConfig, dump, load
 from taskmix.errors import UserError
 from taskmix.journal import read, without_times
 from taskmix.offpolicy.curves import ScoredRun, learn_mixture
-from taskmix.records import Record, UnitRecord
+from taskmix.records import Record
 from taskmix.report.page import write_report
 from taskmix.report.run_body import run_verdict
 from taskmix.report.run_data import read_run
 from taskmix.studies.tune import read_tuning
 from taskmix.training.folder import finished
-from taskmix.training.watching import Watcher
 
 TASKS = ("digits/left", "digits/right", "digits/larger")
 
@@ -38,21 +37,6 @@ def config() -> RunConfig:
         evaluate={"every": 4, "examples": 40, "keep": "last"},
         seed=3,
     )
-
-
-class Killer(Watcher):
-    """Ends a run at one of its steps, as a kill would."""
-
-    def __init__(self, step: int) -> None:
-        self._step = step
-
-    def advanced(self, record: UnitRecord) -> None:
-        if record.step == self._step:
-            raise SystemExit(137)
-
-
-def killing(run: str, step: int) -> Callable[[RunConfig, str], Watcher]:
-    return lambda config, title: Killer(step) if title == run else Watcher()
 
 
 def records(run: Path) -> list[Record]:

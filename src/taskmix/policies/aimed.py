@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from taskmix.policies.base import StoredPolicy, distribution, known_tasks
+from taskmix.policies.base import StoredPolicy, distribution, target_tasks
 from taskmix.policies.state import Array
 from taskmix.run_info import RunInfo
 
@@ -67,7 +67,7 @@ class Aimed(StoredPolicy):
                     f" found {count}"
                 )
         self._epochs = np.array([epochs.get(task, 0.0) for task in self.tasks], dtype=np.float64)
-        self._targets = np.isin(self.tasks, known_tasks(targets, self.tasks, "targets"))
+        self._targets = np.isin(self.tasks, target_tasks(targets, self.tasks))
         count = int(self._targets.sum())
         others = len(self.tasks) - count
         weights = np.where(

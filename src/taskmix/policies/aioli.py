@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from taskmix.policies.base import LARGEST_LOSS, Policy, bounded, distribution, known_tasks
+from taskmix.policies.base import LARGEST_LOSS, Policy, bounded, distribution, target_tasks
 from taskmix.policies.signals import DevLosses, Draw, Outcome, Signal
 from taskmix.policies.state import Array
 from taskmix.rng import stream
@@ -93,7 +93,7 @@ class Aioli(Policy):
             )
         if not eta > 0 or not (ema is None or 0 <= ema < 1):
             raise ValueError(f"eta, ema: expected eta > 0 and 0 <= ema < 1, found {eta}, {ema}")
-        self._targets = known_tasks(targets, self.tasks, "targets")
+        self._targets = target_tasks(targets, self.tasks)
         self._stretches = repeats * count if count > 1 else 0
         self._round = max(every, 1 + self._stretches * stretch)
         self._repeats, self._stretch, self._seed = repeats, stretch, seed

@@ -347,11 +347,11 @@ def in_order(values: Mapping[str, T], tasks: Sequence[str], what: str) -> dict[s
     return {task: values[task] for task in tasks}
 
 
-def known_tasks(chosen: Sequence[str] | None, tasks: Sequence[str], what: str) -> tuple[str, ...]:
-    """Return the chosen tasks, or all if None."""
-    names = tuple(tasks) if chosen is None else tuple(chosen)
-    if isinstance(chosen, str) or not names or not set(names) <= set(tasks):
-        raise ValueError(f"{what}: expected some of {list(tasks)}, found {chosen!r}")
+def target_tasks(targets: Sequence[str] | None, tasks: Sequence[str]) -> tuple[str, ...]:
+    """Return the targets, which are all tasks if None."""
+    names = tuple(tasks) if targets is None else tuple(targets)
+    if isinstance(targets, str) or not names or not set(names) <= set(tasks):
+        raise ValueError(f"targets: expected some of {list(tasks)}, found {targets!r}")
     return names
 
 

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from taskmix.policies.base import StoredPolicy, bounded, distribution, known_tasks
+from taskmix.policies.base import StoredPolicy, bounded, distribution, target_tasks
 from taskmix.policies.signals import Alignment, Draw, Outcome, Signal
 from taskmix.run_info import RunInfo
 
@@ -78,9 +78,9 @@ class DoGE(StoredPolicy):
                 "epsilon, explore: expected 0 <= epsilon < 1 and 0 <= explore <= 1,"
                 f" found {epsilon}, {explore}"
             )
-        target_tasks = known_tasks(targets, self.tasks, "targets")
-        self.needs = frozenset({Alignment(target_tasks, examples)})
-        self._targets = len(target_tasks)
+        chosen = target_tasks(targets, self.tasks)
+        self.needs = frozenset({Alignment(chosen, examples)})
+        self._targets = len(chosen)
         self._every, self._rate, self._clip = every, rate, clip
         self._epsilon, self._explore = epsilon, explore
         count = len(self.tasks)

@@ -198,7 +198,6 @@ def learn_mixture(
     schedule: RateSchedule | None = None,
     targets: Sequence[str] | None = None,
     floor: float = FLOOR,
-    families: Sequence[str] | None = None,
 ) -> LearnedMixture:
     """Learn the shares of a run's budget from the scores of earlier runs.
 
@@ -207,14 +206,13 @@ def learn_mixture(
         schedule: of the run to come; that of the last run if None.
         targets: the tasks whose mean score is maximised; those of the last run if None.
         floor: the least share of a task; at most half of an equal share.
-        families: the names of the curves' families; all if None.
     """
     if not runs:
         raise UserError("runs: expected at least one, found none")
     if floor < 0:
         raise UserError(f"floor: expected a share from 0, found {floor}")
     last = runs[-1].reordered(runs[0].tasks)
-    curves = LearningCurves(runs, families)
+    curves = LearningCurves(runs)
     coming = _ComingRun.after(last, curves, schedule, targets)
     learned = coming.best_shares(min(floor, 1 / (2 * len(last.tasks))))
     gains = coming.objective(learned) - coming.objective(last.shares)
