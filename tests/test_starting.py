@@ -146,7 +146,7 @@ def test_a_label_column_without_any_label_is_no_label(tmp_path: Path) -> None:
 
 def test_the_column_of_the_text_is_no_label(tmp_path: Path) -> None:
     csv(tmp_path / "few.csv", "text,label", [f"so {k % 4} good,{k % 2}" for k in range(40)])
-    assert "label has 2 values; no dev file" in run_file(tmp_path, tmp_path)
+    assert "label has 2 values: 0 20, 1 20 of 40 rows; no dev file" in run_file(tmp_path, tmp_path)
 
 
 def test_an_empty_row_is_one_sentence(tmp_path: Path) -> None:
