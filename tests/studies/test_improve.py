@@ -14,6 +14,7 @@ from taskmix.cli import app
 from taskmix.config import RunConfig, build_decider, build_policy
 from taskmix.errors import UserError
 from taskmix.journal import Evaluation, Extended, Journal, Opening
+from taskmix.mixing import Decisions
 from taskmix.offpolicy import (
     Estimate,
     Log,
@@ -219,6 +220,17 @@ def test_a_policy_is_made_for_the_budget_of_an_extended_run(tmp_path: Path) -> N
     expected = mean_shares(Log.from_journal(tmp_path), annealed)
     found = taskmix.estimate(tmp_path, "annealed").shares
     assert {share.task: share.now for share in found} == expected
+
+
+def test_a_policy_is_made_for_the_draws_of_a_loop_that_tells_no_budget(tmp_path: Path) -> None:
+    journal = tmp_path / "journal.jsonl"
+    decisions = Decisions(taskmix.Random(TASKS), SIZES, batch=1, seed=1, journal=journal)
+    for step in range(200):
+        draw = decisions.ask()
+        decisions.settle(draw.number, loss=2 / (1 + step / 50) if draw.index == 0 else 0.5)
+    learned = improve_from_rewards(journal, None, ImproveSettings(phases=3))
+    mean = sum(phase[TASKS[0]] for phase in learned.policy["phases"]) / 3
+    assert learned.shares[0].now == pytest.approx(mean, abs=2e-3)
 
 
 def test_an_unknown_reward_is_refused(run: Path, tmp_path: Path) -> None:

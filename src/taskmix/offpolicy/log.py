@@ -129,10 +129,11 @@ class Course:
         return np.asarray((self.rows > 0).all(axis=0))
 
 
-def info_of(opening: Opening) -> RunInfo:
+def _info_of(opening: Opening, draws: int) -> RunInfo:
     """Return what a policy is told of the run, from the first line of its journal."""
+    # Loops of other libraries do not tell their budget: it is the draws that they made.
     sizes = {task: opening.sizes.get(task, 1) for task in opening.tasks}
-    steps, batch = opening.budget.get("steps", 1), opening.budget.get("batch", 1)
+    steps, batch = opening.budget.get("steps", draws), opening.budget.get("batch", 1)
     return RunInfo(sizes, steps, batch, tuple(opening.objective or ()), opening.batches or {})
 
 
@@ -242,7 +243,7 @@ class Log:
                 name: np.array([getattr(step, name) for step in steps], dtype=np.float64)
                 for name in _REPLAYED + _COUNTS
             },
-            info=info_of(opening),
+            info=_info_of(opening, len(steps)),
         )
 
     @cached_property
