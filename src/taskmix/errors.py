@@ -99,7 +99,7 @@ def explain(error: "ValidationError", model: Any = None, where: str = "", key: s
     The fields of `model`, the validated class, are the choices for an unknown key; the sentence
     calls it a `key`.
     """
-    first, *rest = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
+    first, *rest = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
     more = f" (and {len(rest)} more)" if rest else ""
     path = [str(part) for part in first["loc"] if part not in _UNION_MEMBERS]
     if first["type"] == "extra_forbidden" and model is not None:

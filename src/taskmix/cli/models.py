@@ -49,7 +49,7 @@ def evaluate(
     else:
         print_tables([scores_table(scores, mean=score)])
         limit = config_of(folder).evaluate.examples
-        if split == "dev" and limit and any(each.examples > limit for each in scores.values()):
+        if split == "dev" and limit and any(s.examples > limit for s in scores.values()):
             out.print(f"All dev examples were scored; the run scored at most {limit} of each task.")
 
 
@@ -115,7 +115,7 @@ def predict(
         written = write_submission(to, trained.task(task), source, answers, force=force)
         out.print(str(written), soft_wrap=True)
     elif style == "mrqa":
-        print(*mrqa_lines((each.id, each.answer) for each in predictions), sep="\n")
+        print(*mrqa_lines((p.id, p.answer) for p in predictions), sep="\n")
     else:
         for prediction in predictions:
             print(json.dumps(_json_of(prediction, ids, probabilities), ensure_ascii=False))

@@ -262,8 +262,8 @@ def evaluation_words(
         return f"dev {100 * score:.1f}{mark}"
     target_scores = [scores[task] for task in objective.tasks]
     if objective.measure == "loss":
-        return f"dev loss {fmean(each.loss for each in target_scores):.3f}{mark}"
-    return f"dev {100 * fmean(each.score for each in target_scores):.1f}{mark}"
+        return f"dev loss {fmean(s.loss for s in target_scores):.3f}{mark}"
+    return f"dev {100 * fmean(s.score for s in target_scores):.1f}{mark}"
 
 
 class Bars(Watcher):

@@ -223,7 +223,7 @@ class Policy(Stateful, ABC):
             old, new = numbers_of(before.get(key)), numbers_of(after.get(key))
             if not old or not new:
                 continue
-            leader, task = (max(each, key=each.__getitem__) for each in (old, new))
+            leader, task = (max(values, key=values.__getitem__) for values in (old, new))
             if task != leader:
                 sentences.append(
                     f"{task} now has {words} ({new[task]:.2f}); before, {leader} had it"

@@ -196,22 +196,21 @@ class Comparison(Tabled):
         rows: list[list[Value]] = [
             [
                 row,
-                *(
-                    TableCell(interval_words(each, unit), each.mean)
-                    for each in by_contestant.values()
-                ),
+                *(TableCell(interval_words(d, unit), d.mean) for d in by_contestant.values()),
             ]
             for row, by_contestant in [*by_task, (name, judged)]
         ]
-        rows.append(["p", *(TableCell(p_words(each), each.p) for each in judged.values())])
-        rows.append(["seeds", *(each.seeds for each in judged.values())])
-        told = {k for k, each in enumerate(judged.values(), 1) if each.significant}
+        rows.append(["p", *(TableCell(p_words(d), d.p) for d in judged.values())])
+        rows.append(["seeds", *(d.seeds for d in judged.values())])
+        significant = {k for k, d in enumerate(judged.values(), 1) if d.significant}
         return [
             Table(
                 [Column(f"{unit.better} {self._against}"), *map(Column, judged)],
                 rows,
                 f"Differences to {self._against}",
-                frozenset((row, k) for row in (len(by_task), len(by_task) + 1) for k in told),
+                frozenset(
+                    (row, k) for row in (len(by_task), len(by_task) + 1) for k in significant
+                ),
                 totals=3,
                 notes=(how_tested(judged),),
             )

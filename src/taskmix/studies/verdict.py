@@ -63,22 +63,23 @@ def verdict(
     """
     if not differences:
         return Verdict(f"There is no other contestant to compare {baseline} with.", "untested")
-    tested = {name: each for name, each in differences.items() if each.p is not None}
+    tested = {name: d for name, d in differences.items() if d.p is not None}
     best = max(tested or differences, key=lambda name: differences[name].mean)
     if not tested:
         return Verdict(_untested(best, baseline, differences[best], unit), "untested", best)
     untested = [name for name in differences if name not in tested]
     note = f" Not tested: {', '.join(untested)}." if untested else ""
-    significant = {name: each for name, each in tested.items() if each.significant}
+    significant = {name: d for name, d in tested.items() if d.significant}
     if significant:
         first = max(significant, key=lambda name: significant[name].mean)
-        found = significant.pop(first)
-        sentence = _beyond_noise(first, baseline, found, unit, _cost_words(first, baseline, cost))
+        difference = significant.pop(first)
+        paid = _cost_words(first, baseline, cost)
+        sentence = _beyond_noise(first, baseline, difference, unit, paid)
         if significant:
-            others = (f"{n} ({_signed(each.mean, unit)})" for n, each in significant.items())
+            others = (f"{n} ({_signed(d.mean, unit)})" for n, d in significant.items())
             sentence += f" Also different from {baseline}: {', '.join(others)}."
-        return Verdict(sentence + note, "better" if found.mean > 0 else "worse", first)
-    if all(_within_half(each) for each in differences.values()):
+        return Verdict(sentence + note, "better" if difference.mean > 0 else "worse", first)
+    if all(_within_half(d) for d in differences.values()):
         return Verdict(_same(differences, baseline, unit), "same", best)
     return Verdict(_open(best, baseline, differences, unit) + note, "open", best)
 
@@ -97,8 +98,8 @@ def _beyond_noise(name: str, baseline: str, difference: Difference, unit: Unit, 
 
 
 def _same(differences: Mapping[str, Difference], baseline: str, unit: Unit) -> str:
-    low = min(each.low for each in differences.values() if each.low is not None)
-    high = max(each.high for each in differences.values() if each.high is not None)
+    low = min(d.low for d in differences.values() if d.low is not None)
+    high = max(d.high for d in differences.values() if d.high is not None)
     return (
         f"{_listed([baseline, *differences])} are practically the same: the 95% "
         f"{'interval' if len(differences) == 1 else 'intervals'} of the difference to {baseline} "

@@ -34,9 +34,7 @@ from taskmix.training.session import Session, check_config, config_hash
 from taskmix.training.watching import Watchers
 
 CHANGE = "change.json"  # exists between the commit of a change and its completion
-CHANGED_CHECKPOINTS = (
-    "next"  # the folder, below the checkpoints, of the changed checkpoint until then
-)
+CHANGED_CHECKPOINTS = "next"  # the folder of the changed checkpoint until then
 
 
 def change_tasks(

@@ -139,7 +139,7 @@ def check_no_run(folder: Path, config: RunConfig) -> None:
 
 def check_same(folder: Path, config: RunConfig) -> None:
     """Raise if the folder's run has another configuration than this one."""
-    before, now = (asked_for(each).model_dump(mode="json") for each in (config_of(folder), config))
+    before, now = (asked_for(c).model_dump(mode="json") for c in (config_of(folder), config))
     changes = list(changed_keys(before, now))
     if not changes:
         return
