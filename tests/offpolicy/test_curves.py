@@ -308,11 +308,20 @@ def test_a_task_that_has_not_begun_is_uncertain() -> None:
     assert not mixture.tasks[2].begun
     notes = mixture.tables()[0].notes
     assert "Not begun" in notes[0]
-    assert "a longer run with the old shares is the better next step" in notes[0]
+    assert "are guesses from the curves of the other tasks: a longer run with the old" in notes[0]
     assert "the probability of a gain is" not in " ".join(notes)
     seen, everything = LearningCurves([pilot]).samples[2].at(points(np.array([0.3, 1.0]) * MOST)).T
     assert everything.std() > 2 * seen.std()
     assert everything.max() > 0.4
+
+
+def test_without_a_task_that_has_begun_there_are_no_other_curves() -> None:
+    late = Shapes(np.array([2]), np.array([MOST]), np.array([5.0]), np.array([5.0]))
+    shares = np.full(2, 0.5)
+    pilot = scored_run([late] * 2, np.full(2, 0.2), np.full(2, 0.0), shares, 4)
+    mixture = learn_mixture([pilot])
+    assert [task.begun for task in mixture.tasks] == [False, False]
+    assert "are guesses: a longer run with the old shares is" in mixture.tables()[0].notes[0]
 
 
 def test_several_runs_are_pooled_whatever_the_order_of_their_tasks() -> None:

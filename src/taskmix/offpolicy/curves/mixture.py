@@ -171,11 +171,11 @@ class LearnedMixture(Tabled):
         """Yield sentences about tasks that have not begun, and about the gain."""
         late = [task.task for task in self.tasks if not task.begun]
         if late:
+            source = " from the curves of the other tasks" if len(late) < len(self.tasks) else ""
             yield (
                 f"Not begun: {', '.join(late)}. Their scores have not risen beyond their noise, or "
                 "not above the baseline of a constant prediction. Their predictions are guesses"
-                " from the curves of the other tasks: a longer run with the old shares is the"
-                " better next step."
+                f"{source}: a longer run with the old shares is the better next step."
             )
         yield "Predictions are for one run, with 90% intervals in parentheses."
         if self.changed:
