@@ -20,6 +20,7 @@ const $ = (id) => document.getElementById(id);
 // Plotly understands some HTML in texts.
 const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;");
 const count = (number) => (number == null ? "?" : number.toLocaleString("en"));
+const runsIn = (number) => `${count(number)} run${number === 1 ? "" : "s"}`;
 const percent = (value) => (value == null ? "–" : (100 * value).toFixed(1));
 
 const level = (run, value) => (run.measure === "loss" ? (value == null ? "–" : (-value).toFixed(3)) : percent(value));
@@ -90,7 +91,7 @@ function item(key, runs, ...parts) {
 
 function studyItem(study, runs) {
   const done = runs.filter(isFinished).length;
-  const detail = done === runs.length ? `${done} runs · finished` : `${done} of ${runs.length} runs finished`;
+  const detail = done === runs.length ? `${runsIn(done)} · finished` : `${done} of ${runsIn(runs.length)} finished`;
   const made = item(`study ${study}`, runs, element("span", titleOf(study), "name"), element("span"), element("span", detail, "detail"));
   made.className = "study";
   return made;
@@ -194,9 +195,10 @@ function byTask(run, values, options = {}) {
   }));
 }
 
+// A value holds for the steps since the one before it, the first one from the start on.
 const areas = (run, values, x) => ({
-  traces: byTask(run, values, { x, stackgroup: "one" }).map((trace, k) => ({
-    ...trace, line: { width: 0, color: look(k).color }, fillcolor: look(k).color, fillpattern: { shape: PATTERNS[variant(k)], fillmode: "replace", fgcolor: "white", bgcolor: look(k).color, solidity: 0.2 },
+  traces: byTask(run, values, { stackgroup: "one" }).map((trace, k) => ({
+    ...trace, x: [0, ...x], y: [trace.y[0], ...trace.y], line: { width: 0, color: look(k).color, shape: "vh" }, fillcolor: look(k).color, fillpattern: { shape: PATTERNS[variant(k)], fillmode: "replace", fgcolor: "white", bgcolor: look(k).color, solidity: 0.2 },
   })),
   layout: { yaxis: { tickformat: ".0%", range: [0, 1] } },
 });
@@ -204,7 +206,7 @@ const shares = (run) => areas(run, run.drawn, run.share_steps);
 // The draws of a few hundred steps are noisy; the probabilities that they came from are not.
 const isAsked = (run) => run.asked.some((values) => values.some((value) => value != null));
 const mixture = (run) => (isAsked(run) ? areas(run, run.asked, run.steps) : shares(run));
-const asked = (run) => ({ traces: byTask(run, run.asked, {}), layout: { yaxis: { tickformat: ".0%", rangemode: "tozero" } } });
+const asked = (run) => areas(run, run.asked, run.steps);
 const losses = (run) => ({ traces: byTask(run, run.losses), layout: { yaxis: { title: { text: "loss" } } } });
 const POINTS = { title: { text: "dev score, of 100" }, hoverformat: ".1f" };
 const points = (value) => (value == null ? null : 100 * value);
@@ -368,7 +370,8 @@ async function pollList() {
   studyOf = new Map(listed.map((run) => [run.id, run.study]));
   if (!isKnown && chosen.size) layOut(); // names of runs are shorter within their study
   $("folder").textContent = news.folder;
-  $("state").textContent = `${listed.length} runs, ${listed.filter((run) => status(run) === "running").length} running`;
+  $("hint").textContent = listed.length ? "Choose a run, or several to compare them." : "There are no runs in this folder yet. They appear here when they start.";
+  $("state").textContent = `${runsIn(listed.length)}, ${listed.filter(isRunning).length} running`;
   const first = !$("runs").hasChildNodes();
   const running = listed.filter((run) => status(run) === "running");
   const obvious = listed.length === 1 ? listed : running;
