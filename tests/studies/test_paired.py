@@ -1,12 +1,14 @@
 """Paired differences: the interval, the corrected test, and how often it raises a false alarm."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, ttest_rel
 
+from taskmix.config import Objective
 from taskmix.rng import stream
 from taskmix.studies.comparison import Comparison
 from taskmix.studies.paired import (
@@ -103,7 +105,7 @@ def test_scores_that_are_not_normal_raise_no_more_false_alarms(scores: Scorer) -
 
 def test_a_comparison_shows_a_constant_prediction_and_names_the_tasks_below_it() -> None:
     def run(score: float) -> Finished:
-        tasks = {"a": Scores(score, {}, 0.5, 9, 0.6), "b": Scores(score, {}, 0.5, 9)}
+        tasks = {"a": Scores(score, {}, 0.5, 90, 0.6), "b": Scores(score, {}, 0.5, 90)}
         return Finished(1, score, tasks, 1, 1)
 
     comparison = Comparison({"x": [run(0.5)], "y": [run(0.6)]}, {})
@@ -114,6 +116,17 @@ def test_a_comparison_shows_a_constant_prediction_and_names_the_tasks_below_it()
     )
     learned = Comparison({"x": [run(0.5)], "y": [run(0.7)]}, {})
     assert "constant" not in learned.verdict().sentence
+
+
+def test_a_verdict_names_the_tasks_with_few_dev_rows_that_it_rests_on() -> None:
+    tasks = {"a": Scores(0.5, {}, 0.5, 29), "b": Scores(0.5, {}, 0.5, 12)}
+    runs = {"x": [Finished(1, 0.5, tasks, 1, 1)], "y": [Finished(1, 0.6, tasks, 1, 1)]}
+    assert "Few dev rows: a has 29, b has 12;" in Comparison(runs, {}).verdict().sentence
+    judged = Comparison(runs, {}, objective=Objective(tasks=("a",), measure="score"))
+    assert "Few dev rows: a has 29;" in judged.verdict().sentence
+    unknown = {name: replace(scores, examples=0) for name, scores in tasks.items()}
+    hosted = {"x": [Finished(1, 0.5, unknown, 1, 1)], "y": [Finished(1, 0.6, unknown, 1, 1)]}
+    assert "Few" not in Comparison(hosted, {}).verdict().sentence
 
 
 def test_a_difference_is_that_of_the_paired_t_test() -> None:

@@ -21,6 +21,9 @@ from taskmix.studies.verdict import Verdict, verdict
 from taskmix.tables import Column, Table, TableCell, Tabled, Value, duration, hundredths
 from taskmix.training.folder import Finished
 
+FEW_DEV_ROWS = 30
+MAX_NAMES = 3  # of a list in a sentence
+
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Tabled):
@@ -105,8 +108,19 @@ class Comparison(Tabled):
         }
         tested = {name: d for name, d in self.differences().items() if name not in self.diverged}
         result = verdict(tested, self._against, self.unit, cost)
-        sentences = [result.sentence, *self._diverged_sentences(), *self._baseline_sentences()]
+        sentences = [
+            result.sentence,
+            *self._diverged_sentences(),
+            *self._baseline_sentences(),
+            *few_dev_rows(self._dev_rows()),
+        ]
         return replace(result, sentence=" ".join(sentences))
+
+    def _dev_rows(self) -> dict[str, int]:
+        """Return the dev rows of the tasks that the contestants are judged by."""
+        scores = next(iter(self.runs.values()))[0].tasks
+        judged = self.tasks if self.objective is None else self.objective.tasks
+        return {task: scores[task].examples for task in judged}
 
     def _constant(self, task: str) -> float | None:
         """Return the score of the best constant prediction on a task."""
@@ -273,6 +287,16 @@ class Comparison(Tabled):
         return Table([Column(name) for name in names], rows)
 
 
+def few_dev_rows(rows: Mapping[str, int]) -> list[str]:
+    """Return a sentence on the tasks with few dev rows; 0 is a number that is not known.
+
+    >>> few_dev_rows({"emails": 12, "notes": 300, "stars": 0})
+    ['Few dev rows: emails has 12; scores on so few rows are mostly noise.']
+    """
+    few = [f"{task} has {count}" for task, count in rows.items() if 0 < count < FEW_DEV_ROWS]
+    return [f"Few dev rows: {_some(few)}; scores on so few rows are mostly noise."] if few else []
+
+
 def below_baseline(scores: Mapping[str, tuple[float, float | None]]) -> list[str]:
     """Return a sentence on the tasks whose score is not above that of a constant prediction.
 
@@ -280,8 +304,17 @@ def below_baseline(scores: Mapping[str, tuple[float, float | None]]) -> list[str
     ['Not above the baseline of a constant prediction: notes.']
     """
     below = [task for task, (score, of) in scores.items() if of is not None and score <= of]
-    listed = ", ".join(below[:3]) + (f" and {len(below) - 3} more" if len(below) > 3 else "")
-    return [f"Not above the baseline of a constant prediction: {listed}."] if below else []
+    return [f"Not above the baseline of a constant prediction: {_some(below)}."] if below else []
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first names of a list, and the number of the others.
+
+    >>> _some(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more'
+    """
+    others = len(names) - MAX_NAMES
+    return ", ".join(names[:MAX_NAMES]) + (f" and {others} more" if others > 0 else "")
 
 
 def _wins(values: Mapping[int, float], others: Mapping[int, float]) -> TableCell:

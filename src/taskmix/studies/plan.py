@@ -12,6 +12,7 @@ from taskmix.offpolicy.curves import LearnedMixture
 from taskmix.policies import Policy
 from taskmix.run_info import RunInfo
 from taskmix.selection import Selector
+from taskmix.studies.comparison import few_dev_rows
 from taskmix.studies.improve import forecast
 from taskmix.tables import Column, Row, Table, Tabled
 from taskmix.training.assembly import prepare_run
@@ -142,7 +143,6 @@ def _epoch_size(entry: Prepared, config: RunConfig) -> float:
     return token_batches(entry, config.budget.tokens) * config.budget.batch
 
 
-FEW_DEV_ROWS = 30
 _EQUIVALENT = {
     "steps": "",
     "examples": "as many examples as in ",
@@ -187,10 +187,7 @@ def _warnings(planned: Sequence[Planned], config: RunConfig) -> list[str]:
     sentences = []
     if lower := _lower_shares(planned, config):
         sentences.append(f"aimed draws repeated examples less often: {', '.join(lower)}.")
-    few = [f"{p.task} has {p.dev}" for p in planned if p.dev < FEW_DEV_ROWS]
-    if few:
-        sentences.append(f"Few dev rows: {', '.join(few)}; scores on so few rows are mostly noise.")
-    return sentences
+    return [*sentences, *few_dev_rows({p.task: p.dev for p in planned})]
 
 
 def _lower_shares(planned: Sequence[Planned], config: RunConfig) -> list[str]:
