@@ -1,10 +1,11 @@
 """The bandit's report: a table, Figure 1, and one sentence for a mistake."""
 
+import numpy as np
 import pytest
 
-from taskmix.bandit import CONTENDERS, compare
+from taskmix.bandit import CONTENDERS, BanditComparison, compare
 from taskmix.errors import UserError
-from taskmix.report.bandit import POLICIES, bandit_curves, bandit_report, primary_note
+from taskmix.report.bandit import POLICIES, BanditReport, bandit_curves, bandit_report, primary_note
 
 SMALL = {"arms": 3, "steps": 30, "environments": 2, "seeds": 2}
 
@@ -27,6 +28,21 @@ def test_the_report_holds_the_table(tmp_path):
     assert report.notes == ()
     assert report.verdict() == "No policy is above random."
     assert '<p class="verdict">No policy is above random.</p>' in page
+
+
+def test_a_gap_to_an_oracle_below_random_is_not_in_the_verdict():
+    finals = {"random": 0.5, "oracle": 0.4, "exp3s": 0.6}
+    curves = np.array([[[[final]]] for final in finals.values()])
+    report = BanditReport(BanditComparison(tuple(finals), curves), ())
+    assert report.verdict() == (
+        "exp3s is best: it is above random in 1 of 1 environments. The gap from random to the "
+        "oracle says nothing here: with so few steps the oracle is not above random."
+    )
+    curves[1] = 0.7
+    assert report.verdict() == (
+        "exp3s is best: it closes 50% of the gap from random to the oracle and is above random in "
+        "1 of 1 environments."
+    )
 
 
 def test_the_papers_own_policy_and_thompson_can_be_named(tmp_path):

@@ -30,7 +30,7 @@ COUNTERFACTUAL = "counterfactual"
 """A policy that is learned from two runs before its own."""
 POLICIES = (*CONTENDERS, COUNTERFACTUAL)
 _CAPTION = Caption(
-    "Figure 1",
+    "Score over the steps",
     "The mean score over arms and environments: a line for the median seed, a band for all seeds.",
 )
 
@@ -44,14 +44,21 @@ class BanditReport:
 
     def verdict(self) -> str:
         """Return in a sentence which policy is best, the oracle apart."""
-        others = (line for line in self.comparison.standings() if "oracle" not in line.policy)
+        lines = {line.policy: line for line in self.comparison.standings()}
+        others = [line for name, line in lines.items() if "oracle" not in name]
         best = max(others, key=lambda line: line.score)
         if best.policy == "random":
             return "No policy is above random."
+        environments = self.comparison.curves.shape[1]
+        above = f"above random in {best.over_random} of {environments} environments"
+        if 2 * lines["oracle"].over_random <= environments:
+            return (
+                f"{best.policy} is best: it is {above}. The gap from random to the oracle says "
+                "nothing here: with so few steps the oracle is not above random."
+            )
         return (
             f"{best.policy} is best: it closes {best.closed:.0%} of the gap from random to the "
-            f"oracle and is above random in {best.over_random} of "
-            f"{self.comparison.curves.shape[1]} environments."
+            f"oracle and is {above}."
         )
 
     def tables(self) -> list[Table]:
