@@ -22,6 +22,7 @@ from taskmix.policies import Outcome
 from taskmix.report.live.growing import (
     DRAWS_IN_SHARE,
     MAX_BINS,
+    MAX_NAME,
     MIN_SHARES,
     GrowingRun,
     bins_of,
@@ -110,6 +111,17 @@ def test_a_run_is_read_on_where_it_was_left(tmp_path: Path) -> None:
         "finished": False,
         "diverged": False,
     }
+
+
+def test_a_decider_has_its_options_in_the_list_and_a_long_one_is_cut(tmp_path: Path) -> None:
+    begin(tmp_path / "short", decider={"name": "temperature", "temperature": 2}).close()
+    begin(
+        tmp_path / "long", decider={"name": "cycle", "ratio": dict.fromkeys(map(str, range(99)), 1)}
+    ).close()
+    assert glimpse(tmp_path / "short")["decider"] == "temperature 2"
+    cut = glimpse(tmp_path / "long")["decider"]
+    assert len(cut) == MAX_NAME
+    assert cut.startswith("cycle ratio ")
 
 
 def test_a_resumed_run_whose_journal_was_cut_is_read_again(tmp_path: Path) -> None:

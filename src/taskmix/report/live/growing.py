@@ -23,6 +23,7 @@ MIN_BINS = 20
 MIN_SHARES, MAX_SHARES = 6, 60  # points of the curves of what was drawn
 DRAWS_IN_SHARE = 40  # shares of fewer draws are mostly noise
 MAX_EVALUATIONS = 400
+MAX_NAME = 60  # characters of a decider
 GLIMPSE_BYTES = 1 << 16
 Array = NDArray[np.float64]
 
@@ -166,12 +167,13 @@ def glimpse(folder: Path) -> dict[str, Any]:
 
 def _summary(folder: Path, opening: Opening | None, records: Sequence[Record]) -> dict[str, Any]:
     decider = {} if opening is None else opening.decider
+    name = label(decider) if "name" in decider else ""
     budget = {} if opening is None else opening.budget
     family = None if opening is None else FAMILIES.get(opening.family)
     evaluations = [record for record in records if isinstance(record, Evaluation)]
     steps = [record.step for record in records if isinstance(record, UnitRecord)]
     return {
-        "decider": label(decider) if "name" in decider else "",
+        "decider": name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…",
         "step": max(steps, default=0),
         "total": budget.get(family.unit) if family else None,
         "score": evaluations[-1].score if evaluations else None,
