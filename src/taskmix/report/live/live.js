@@ -295,7 +295,7 @@ function ranking(scored) {
   if (!others.length) return `${best.name} has a ${measured(run)} of ${best.value}.`;
   const shown = others.slice(0, 4).map(({ name, value }) => `${name} ${value}`).join(", ");
   const more = others.length > 4 ? ` and ${others.length - 4} more` : "";
-  const so = scored.every(([, one]) => one.finished) ? "" : " so far";
+  const so = scored.every(([, one]) => one.finished) ? " at the end" : " so far"; // a report has the model that was kept
   const first = `${best.name} has the best ${measured(run)}${so}: ${best.value}; ${shown}${more}.`;
   const study = commonStudy();
   return study ? `${first} The report of ${titleOf(study)} (taskmix report) tests whether that is more than noise.` : first;
