@@ -44,7 +44,9 @@ DifferenceRow = tuple[str, Mapping[str, Difference]]
 def bands_caption(objective: Objective | None, seeds: int) -> Caption:
     """Return the caption of the curves of contestants with at most so many seeds."""
     values = "The mean over the tasks" if objective is None else "The objective"
-    bands = ": a line is the mean over the seeds, its band reaches from the lowest to the highest"
+    bands = (
+        ": a line is the mean of the seeds, its band reaches from the lowest seed to the highest"
+    )
     measure = "score" if objective is None else objective.measure
     return Caption(f"Dev {measure} over the budget", f"{values}{bands if seeds > 1 else ''}.")
 
@@ -53,7 +55,7 @@ def shares_caption(family: str = "policy") -> Caption:
     """Return the caption of the shares of contestants of a family, or of several."""
     share = "the probability with which its task was drawn"
     if family != "policy":
-        share = "the share of its task: of a policy's draws, a selector's examples, or the weights"
+        share = "the share of its task: of the draws, the chosen examples or the weights"
     return Caption("Shares over the run", f"The height of a colour is {share}; means over seeds.")
 
 
