@@ -10,9 +10,8 @@ from taskmix.config import RunConfig
 from taskmix.errors import UserError
 from taskmix.journal import Step, read
 from taskmix.studies.compare import compare
-from taskmix.studies.contestants import contestant_config, jobs_of
+from taskmix.studies.contestants import contestant_config
 from taskmix.training.folder import config_of, finished
-from taskmix.training.run import configured
 
 RUN: dict[str, Any] = {
     "name": "pair",
@@ -55,13 +54,6 @@ def test_a_contestant_that_is_none_is_one_sentence(
     with pytest.raises(UserError, match=sentence):
         compare(RUN, ["random", spec], [1], tmp_path / "study")
     assert not (tmp_path / "study").exists()
-
-
-def test_the_parts_of_a_budget_in_epochs_are_equal_too(tmp_path: Path) -> None:
-    shared = configured(RUN | {"budget": {"epochs": 0.1, "batch": 5}})
-    jobs = jobs_of(contestant_config(shared, "alone"), 1, tmp_path)
-    assert shared.budget.steps == 27  # 0.1 x 1350 examples
-    assert [configured(job.config).budget.steps for job in jobs] == [13, 13]
 
 
 def test_each_task_alone_has_an_equal_part_of_the_budget(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def _single(config: RunConfig, task: str) -> RunConfig:
     steps = max(1, config.budget.steps // len(entries))
     values: dict[str, Any] = {
         "tasks": [entries[task]],
-        "budget": config.budget.model_dump() | {"steps": steps, "epochs": None},
+        "budget": config.budget.model_dump() | {"steps": steps},
     }
     if config.objective is not None:
         values["objective"] = config.objective.model_dump() | {"tasks": [task]}
