@@ -19,7 +19,7 @@ HOSTILE = '</script><script>alert("1")</script><img src=x onerror=alert(1)>'
 
 def scores(easy=0.6, hard=0.4, **more):
     tasks = {
-        name: {"score": score, "metrics": {"accuracy": score}, "loss": 1.0, "examples": 9, **more}
+        name: {"score": score, "metrics": {"accuracy": score}, "loss": 1.0, "examples": 90, **more}
         for name, score in {"easy": easy, "hard": hard}.items()
     }
     score = (easy + hard) / 2

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from killing import killing
+from kills import killing
 
 pytest.importorskip("optuna")
 pytest.importorskip("botorch")

@@ -9,7 +9,7 @@ from statistics import fmean
 import pytest
 from typer.testing import CliRunner
 
-from killing import killing
+from kills import killing
 from taskmix import improve, plan, run, tune
 from taskmix.cli import app
 from taskmix.config import RunConfig, dump, load

@@ -216,7 +216,7 @@ class Policy(Stateful, ABC):
 
         >>> from taskmix.policies import Exp3S
         >>> Exp3S.explain({"weights": {"a": 0.6, "b": 0.4}}, {"weights": {"a": 0.3, "b": 0.7}})
-        ['b now has the largest weight (0.70); before, a had it']
+        ['b now has the largest log-weight (0.70); before, a had it']
         """
         sentences = []
         for key, words in cls.beliefs.items():
