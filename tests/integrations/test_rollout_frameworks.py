@@ -164,9 +164,9 @@ class Proto:
 ROWS = Rows({"data_source": ["math"] * 12 + ["code"] * 20})
 
 
-def sampler(policy: Any = "sec", batch: int = 4) -> MixtureSampler:
+def sampler(policy: Any = "sec", batch: int = 4, seed: int | None = 5) -> MixtureSampler:
     section = {"policy": policy}
-    return MixtureSampler(ROWS, {"seed": 5, "train_batch_size": batch, "sampler": section})
+    return MixtureSampler(ROWS, {"seed": seed, "train_batch_size": batch, "sampler": section})
 
 
 def step_of(indices: list[int], number: int) -> Proto:
@@ -193,6 +193,11 @@ def steps(of: MixtureSampler, count: int) -> list[int]:
         drawn += batch
         of.update(step_of(batch, number))
     return drawn
+
+
+def test_each_seed_of_verl_has_its_own_draws_also_zero() -> None:
+    zero, one, none = (list(sampler("random", seed=seed)) for seed in (0, 1, None))
+    assert zero != one == none
 
 
 def test_a_sampler_of_verl_draws_rows_of_the_environments_and_learns() -> None:

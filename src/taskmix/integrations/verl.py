@@ -52,7 +52,8 @@ class MixtureSampler(_Base):
             str(name): np.flatnonzero(environments == name) for name in np.unique(environments)
         }
         section = data_config["sampler"]
-        seed = int(data_config.get("seed") or 1)
+        seed = data_config.get("seed")  # None in verl's own configuration
+        seed = 1 if seed is None else int(seed)
         sizes = {name: len(rows) for name, rows in self._rows.items()}
         self.mix = EnvironmentMix(
             _policy(section.get("policy", "random"), sizes),
