@@ -24,6 +24,11 @@ class TaskmixError(Exception):
 
     exit_code = 1
 
+    @property
+    def reason(self) -> str:
+        """The message without its advice."""
+        return str(self).partition(";")[0]
+
 
 class UserError(TaskmixError):
     """A mistake in the input: says what was found, where, and what was expected."""
@@ -41,11 +46,6 @@ class RunInterruptedError(TaskmixError):
 
 class DivergedError(RunInterruptedError):
     """A loss is not finite; a study goes on with its other runs."""
-
-    @property
-    def reason(self) -> str:
-        """The message without its advice."""
-        return str(self).partition(";")[0]
 
 
 class StoppedError(TaskmixError):
@@ -82,7 +82,7 @@ def unknown(what: str, found: str, choices: Iterable[str], where: str = "") -> U
 
 
 def did_you_mean(found: str, choices: Iterable[str]) -> str:
-    """Return a hint with the choice that is most similar to a name; an empty text if none is.
+    """Return a hint with the choice most similar to a name, or an empty text.
 
     >>> did_you_mean("NO", ["Yes", "No"])
     "; did you mean 'No'?"

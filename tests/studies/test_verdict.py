@@ -134,6 +134,8 @@ def test_losses_are_in_nats_and_lower_is_better() -> None:
     )
     worse = verdict({"b": Difference(-0.12, 4, -0.14, -0.1, 0.001)}, "a", LOSSES).sentence
     assert worse == "b is 0.120 nats above a (95% interval 0.100 to 0.140, 4 seeds, p 0.001)."
+    large = verdict({"b": Difference(9.85, 4, 9.5, 10.2, 0.001)}, "a", LOSSES).sentence
+    assert "95% interval 9.500 to 10.200," in large
     open_ = verdict({"b": Difference(-0.1, 4, -0.3, 0.1, 0.2, deviation=1)}, "a", LOSSES).sentence
     assert "the 95% interval reaches from 0.300 above to 0.100 below (4 seeds" in open_
 

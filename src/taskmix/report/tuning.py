@@ -15,9 +15,10 @@ def write_tuning_report(folder: Path) -> Path:
     """Write `report.html` into the folder of a tuning; return its path."""
     plotly()
     tuning = read_tuning(folder)
-    runs = {run.name: [read_run(path).history for path in run.folders] for run in tuning.runs}
+    read = {run.name: [read_run(path) for path in run.folders] for run in tuning.runs}
+    runs = {name: [run.history for run in of_name] for name, of_name in read.items()}
     tasks, unit = tuning.runs[0].scored[0].tasks, tuning.unit
-    objective = read_run(tuning.runs[0].folders[0]).objective
+    objective = next(iter(read.values()))[0].objective
     seeds = max(map(len, runs.values()))
     curves = Plot(bands_caption(objective, seeds), figures.score_bands(runs, unit))
     body: list[str | Plot] = [

@@ -298,7 +298,7 @@ def few_dev_rows(rows: Mapping[str, int]) -> list[str]:
 
 
 def below_baseline(scores: Mapping[str, tuple[float, float | None]]) -> list[str]:
-    """Return a sentence on the tasks whose score is not above that of a constant prediction.
+    """Return a sentence on the tasks that no contestant has learned: a constant scores as high.
 
     >>> below_baseline({"emails": (0.5, 0.4), "notes": (0.3, 0.3), "stars": (0.1, None)})
     ['Not above the baseline of a constant prediction: notes.']

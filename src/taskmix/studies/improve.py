@@ -121,7 +121,7 @@ class PolicyEstimate(Tabled):
         return [Table(columns, rows, notes=tuple(notes))]
 
     def _doubts(self) -> list[str]:
-        """Return a sentence if the estimate is no evidence of a difference to the logged reward."""
+        """Return a sentence if the policy may be as good as the one that was logged."""
         interval = self.estimate.interval
         if interval is None:
             return ["Without an interval this is no evidence that the policy is better or worse."]

@@ -139,10 +139,12 @@ def _untested(name: str, baseline: str, difference: Difference, unit: Unit) -> s
 def _evidence(difference: Difference, unit: Unit) -> str:
     interval = ""
     if difference.low is not None and difference.high is not None:
-        low, high = unit.difference(difference.low), unit.difference(difference.high)
+        low, high = difference.low, difference.high
         if unit is LOSSES:  # both are on the side of the mean, which the sentence names
-            low, high = sorted(text.lstrip("+-") for text in (low, high))
-        interval = f"95% interval {low} to {high}, "
+            ends = (f"{end:.{unit.digits}f}" for end in sorted((abs(low), abs(high))))
+        else:
+            ends = (unit.difference(end) for end in (low, high))
+        interval = f"95% interval {' to '.join(ends)}, "
     return f"{interval}{difference.seeds} seeds, p {p_words(difference)}"
 
 

@@ -64,8 +64,7 @@ class Runner:
                 watchers=[*view, *watchers],
             )
         except StoppedError as error:
-            stopped = str(error).partition(";")[0]  # without the command that resumes one run
-            message = f"{title}: {stopped}; the same command goes on with the study"
+            message = f"{title}: {error.reason}; the same command goes on with the study"
             raise StoppedError(message, error.signal) from None
         if not self.keep_checkpoints:  # with the optimiser's state, they would fill the disk
             shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)

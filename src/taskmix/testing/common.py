@@ -46,7 +46,7 @@ def names(count: int) -> list[str]:
 
 
 def through_json(state: dict[str, Any]) -> dict[str, Any]:
-    """Return a state as it is read from a file; raise if it is not JSON."""
+    """Write a state as JSON and read it back; raise if it is not JSON."""
     restored: dict[str, Any] = json.loads(json.dumps(state, allow_nan=False))
     return restored
 

@@ -212,7 +212,7 @@ class Recipe(_Section):
         return {name: spec if spec == ALONE else _named(spec, name) for name, spec in specs.items()}
 
     def fingerprint(self, scale: ScaleName, sets: Sequence[str] = ()) -> str:
-        """Return a hash of what is run at a size: with another one, the values have other causes.
+        """Return a hash of the settings at a size; values with another hash are not comparable.
 
         The rules, the texts and the seeds do not count, nor does the place of the data.
         """
