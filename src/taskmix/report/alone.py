@@ -43,14 +43,14 @@ def _merged(folder: Path, runs: Sequence[RunData], config: RunConfig, text: str)
 def _history(histories: Sequence[History], config: RunConfig) -> History:
     tasks, first = config.task_names, histories[0].opening
     budget = first.budget | {"steps": config.budget.steps}
-    sizes = {task: each.opening.sizes[task] for task, each in zip(tasks, histories, strict=True)}
+    sizes = {task: h.opening.sizes[task] for task, h in zip(tasks, histories, strict=True)}
     return History(
         replace(first, tasks=tasks, sizes=sizes, budget=budget),
         shares=[Shares(1, [1 / len(tasks)] * len(tasks))],
-        units=_in_turn([each.units for each in histories]),
+        units=_in_turn([history.units for history in histories]),
         evaluations=[
             _together(same, config)
-            for same in zip(*(each.evaluations for each in histories), strict=False)
+            for same in zip(*(history.evaluations for history in histories), strict=False)
         ],
     )
 
@@ -64,21 +64,21 @@ def _in_turn(units: Sequence[Sequence[UnitRecord]]) -> list[UnitRecord]:
 def _together(evaluations: Sequence[Evaluation], config: RunConfig) -> Evaluation:
     """Return evaluations of single tasks, after equal parts of their budgets, as one of all."""
     by_task = dict(zip(config.task_names, evaluations, strict=True))
-    scores = {task: each.scores[task] for task, each in by_task.items()}
-    losses = {task: each.losses[task] for task, each in by_task.items()}
+    scores = {task: evaluation.scores[task] for task, evaluation in by_task.items()}
+    losses = {task: evaluation.losses[task] for task, evaluation in by_task.items()}
     objective = None
     if config.objective is not None:
         measured = {task: Scores(scores[task], {}, losses[task], examples=0) for task in by_task}
         objective = objective_value(config.objective, measured)
     return Evaluation(
-        sum(each.step for each in evaluations),
+        sum(evaluation.step for evaluation in evaluations),
         evaluations[0].split,
         mean(scores.values()),
         scores,
         losses,
-        {task: each.metrics.get(task, {}) for task, each in by_task.items()},
+        {task: evaluation.metrics.get(task, {}) for task, evaluation in by_task.items()},
         objective,
-        sum(each.forward for each in evaluations),
-        sum(each.backward for each in evaluations),
-        sum(each.seconds or 0.0 for each in evaluations),
+        sum(evaluation.forward for evaluation in evaluations),
+        sum(evaluation.backward for evaluation in evaluations),
+        sum(evaluation.seconds or 0.0 for evaluation in evaluations),
     )
